@@ -1,0 +1,73 @@
+#include "tensor/dtype.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace reckoner {
+namespace {
+
+struct DTypeInfo {
+  DType dtype;
+  std::string_view name;
+  std::int64_t size_bytes;
+};
+
+constexpr std::array kDTypes = {
+    DTypeInfo{DType::f32, "F32", 4},         DTypeInfo{DType::f16, "F16", 2},         DTypeInfo{DType::bf16, "BF16", 2},
+    DTypeInfo{DType::f64, "F64", 8},         DTypeInfo{DType::f8_e4m3, "F8_E4M3", 1}, DTypeInfo{DType::f8_e5m2, "F8_E5M2", 1},
+    DTypeInfo{DType::f8_e8m0, "F8_E8M0", 1}, DTypeInfo{DType::i8, "I8", 1},           DTypeInfo{DType::u8, "U8", 1},
+    DTypeInfo{DType::i16, "I16", 2},         DTypeInfo{DType::u16, "U16", 2},         DTypeInfo{DType::i32, "I32", 4},
+    DTypeInfo{DType::u32, "U32", 4},         DTypeInfo{DType::i64, "I64", 8},         DTypeInfo{DType::u64, "U64", 8},
+    DTypeInfo{DType::boolean, "BOOL", 1},
+};
+
+const DTypeInfo& info(DType dtype) { return kDTypes[static_cast<std::size_t>(dtype)]; }
+
+}  // namespace
+
+std::int64_t size_bytes(DType dtype) { return info(dtype).size_bytes; }
+
+std::string_view name(DType dtype) { return info(dtype).name; }
+
+std::optional<DType> dtype_from_name(std::string_view name) {
+  for (const DTypeInfo& entry : kDTypes) {
+    if (entry.name == name) return entry.dtype;
+  }
+  return std::nullopt;
+}
+
+float f16_to_f32(std::uint16_t bits) {
+  const float sign = (bits & 0x8000u) != 0 ? -1.0f : 1.0f;
+  const int exponent = (bits >> 10) & 0x1f;
+  const int mantissa = bits & 0x3ff;
+  if (exponent == 0x1f) { return mantissa == 0 ? sign * std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN(); }
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -24);
+  return sign * std::ldexp(static_cast<float>(0x400 | mantissa), exponent - 25);
+}
+
+float e4m3_to_f32(std::uint8_t bits) {
+  const float sign = (bits & 0x80u) != 0 ? -1.0f : 1.0f;
+  const int exponent = (bits >> 3) & 0xf;
+  const int mantissa = bits & 7;
+  if (exponent == 0xf && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -9);
+  return sign * std::ldexp(static_cast<float>(8 | mantissa), exponent - 10);
+}
+
+std::uint8_t f32_to_e4m3(float value) {
+  if (std::isnan(value)) return 0x7f;
+  const std::uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  const float magnitude = std::fabs(value);
+  if (magnitude >= 448.0f) return sign | 0x7e;
+  // The step between neighbours is 2^(e-3) in the binade of e, and 2^-9 below the smallest normal number, 2^-6.
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);  // magnitude in [2^(exponent-1), 2^exponent)
+  const int step = magnitude < 0x1p-6f ? -9 : exponent - 4;
+  const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -step)));  // 0..16, ties to even
+  if (step == -9) return sign | static_cast<std::uint8_t>(steps);                     // from zero on, a code is a count of steps
+  return sign | static_cast<std::uint8_t>(((step + 10) << 3) + (steps - 8));
+}
+
+}  // namespace reckoner
