@@ -1,0 +1,135 @@
+// Kernel: one implementation of one op. Catalogue: all of them, best first. Ops: those chosen for this machine, ready to be called.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/threads.h"
+#include "ops/attend_latent.h"
+#include "ops/index_select.h"
+#include "ops/latent.h"
+#include "ops/linear.h"
+#include "ops/linear_experts.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/route.h"
+#include "ops/rows.h"
+#include "ops/store.h"
+#include "tensor/device_info.h"
+
+namespace reckoner {
+
+// What a kernel may use while it runs: one rank's threads and its workspace.
+struct Lane {
+  ThreadPool& pool;
+  std::byte* workspace;  // at least what workspace_bytes() of the kernel asked for, aligned to 64
+};
+
+// Whether a kernel can serve a key on a device; if not, why.
+struct Support {
+  bool yes = true;
+  std::string reason = {};
+};
+
+template <class Args>
+struct Kernel {
+  std::string_view name;  // "linear.nvfp4.avx512bf16"
+  Support (*supports)(const Key& key, const DeviceInfo& device);
+  std::int64_t (*workspace_bytes)(const Args& args, int threads);  // shapes only: called before there is data
+  void (*run)(const Args& args, Lane& lane);
+};
+
+// The vocabulary. Applies a template to each op's Args.
+template <template <class...> class Template>
+using ForEachOp =
+    Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs, RopeHeadsArgs,
+             StoreLatentArgs, StoreIndexKeyArgs, IndexSelectArgs, AttendLatentArgs, SiluMulArgs, RouteArgs, CombineArgs, GatherRowsArgs>;
+
+template <class... Args>
+struct KernelLists {
+  std::tuple<std::vector<Kernel<Args>>...> lists;
+  template <class One>
+  std::vector<Kernel<One>>& of() {
+    return std::get<std::vector<Kernel<One>>>(lists);
+  }
+  template <class One>
+  const std::vector<Kernel<One>>& of() const {
+    return std::get<std::vector<Kernel<One>>>(lists);
+  }
+};
+// For each op its kernels, best first. The scalar reference stands last in every list (with_references), so that each op can be served.
+using Catalogue = ForEachOp<KernelLists>;
+
+// Adds each op's reference as its last kernel.
+Catalogue with_references(Catalogue catalogue);
+
+// The first kernel of `list` that supports `key` on `device`; `refused` gets "name: reason" for those before it.
+template <class Args>
+const Kernel<Args>* choose_kernel(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device,
+                                  std::vector<std::string>* refused = nullptr) {
+  for (const Kernel<Args>& kernel : list) {
+    const Support support = kernel.supports(key, device);
+    if (support.yes) return &kernel;
+    if (refused != nullptr) refused->push_back(std::string(kernel.name) + ": " + support.reason);
+  }
+  return nullptr;
+}
+
+// Calls the kernel bound to each op and key. Bound once, for one device.
+class Ops {
+ public:
+  // One call of an op, while planning.
+  struct Call {
+    std::string_view op;
+    std::string_view kernel;
+    Cost cost;
+  };
+
+  Ops(const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool);
+
+  // Runs the op; while planning checks its arguments, notes its workspace and cost instead, and touches no data.
+  template <class Args>
+  void operator()(const Args& args) {
+    const Kernel<Args>* kernel = std::get<Bound<Args>>(bound_)[static_cast<std::size_t>(args.key().index())];
+    CHECK(kernel != nullptr, Args::kName);
+    if (planning_) {
+      plan(args, *kernel);
+    } else {
+      Lane lane{pool_, workspace_.data()};
+      kernel->run(args, lane);
+    }
+  }
+
+  // Between these two every call is planned, not run. end_plan() allocates the workspace and returns the calls.
+  void begin_plan();
+  std::vector<Call> end_plan();
+  bool planning() const { return planning_; }
+  std::int64_t workspace_bytes() const { return workspace_.size_bytes(); }
+  ThreadPool& pool() { return pool_; }
+
+ private:
+  template <class Args>
+  using Bound = std::array<const Kernel<Args>*, Key::kCount>;
+  template <class... Args>
+  using BoundOps = std::tuple<Bound<Args>...>;
+
+  template <class Args>
+  void plan(const Args& args, const Kernel<Args>& kernel) {
+    const Status status = check(args);
+    CHECK(status.ok(), status.ok() ? "" : status.error().what);
+    workspace_needed_ = std::max(workspace_needed_, kernel.workspace_bytes(args, pool_.threads()));
+    calls_.push_back({Args::kName, kernel.name, cost(args)});
+  }
+
+  ForEachOp<BoundOps> bound_;
+  ThreadPool& pool_;
+  bool planning_ = false;
+  std::int64_t workspace_needed_ = 0;
+  Buffer workspace_;
+  std::vector<Call> calls_;
+};
+
+}  // namespace reckoner

@@ -1,0 +1,50 @@
+// embed, gather_rows and silu_mul: the ops that only move or map elements.
+#pragma once
+
+#include "ops/op.h"
+
+namespace reckoner {
+
+// y[t] = table[tokens[t]]
+struct EmbedArgs {
+  static constexpr std::string_view kName = "embed";
+  Tensor tokens;  // [tokens] i32, each below table.rows
+  Weight table;   // [vocab, width]
+  Tensor y;       // [tokens, width] f32
+
+  Key key() const { return {Precision::exact, table.format}; }
+};
+
+// y[i] = x[rows[i]]
+struct GatherRowsArgs {
+  static constexpr std::string_view kName = "gather_rows";
+  Tensor x;     // [tokens, width] f32
+  Tensor rows;  // [count] i32
+  Tensor y;     // [count, width] f32
+
+  Key key() const { return {}; }
+};
+
+// y = gate / (1 + exp(-gate)) * up
+struct SiluMulArgs {
+  static constexpr std::string_view kName = "silu_mul";
+  Tensor gate;  // [rows, width] f32
+  Tensor up;    // [rows, width] f32
+  Tensor y;     // [rows, width] f32; may be `gate`
+
+  Key key() const { return {}; }
+};
+
+Status check(const EmbedArgs& args);
+Cost cost(const EmbedArgs& args);
+void reference(const EmbedArgs& args);
+
+Status check(const GatherRowsArgs& args);
+Cost cost(const GatherRowsArgs& args);
+void reference(const GatherRowsArgs& args);
+
+Status check(const SiluMulArgs& args);
+Cost cost(const SiluMulArgs& args);
+void reference(const SiluMulArgs& args);
+
+}  // namespace reckoner
