@@ -31,6 +31,14 @@ endif()
 find_package(Threads REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(fmt REQUIRED)
+# The distributions' fmt::fmt is the shared library; the archive stands beside it.
+find_library(RECKONER_FMT_ARCHIVE libfmt.a)
+add_library(reckoner_fmt INTERFACE)
+if(RECKONER_STATIC AND RECKONER_FMT_ARCHIVE)
+  target_link_libraries(reckoner_fmt INTERFACE ${RECKONER_FMT_ARCHIVE})
+else()
+  target_link_libraries(reckoner_fmt INTERFACE fmt::fmt)
+endif()
 find_package(GTest REQUIRED)
 
 # reckoner_library(<layer> DEPS <targets>): every *.cpp of this folder but the tests becomes reckoner_<layer>,

@@ -50,7 +50,7 @@ void Ops::begin_plan() {
 
 std::vector<Ops::Call> Ops::end_plan() {
   planning_ = false;
-  workspace_ = Buffer(workspace_needed_);
+  if (workspace_needed_ > workspace_.size_bytes()) workspace_ = Buffer(workspace_needed_);
   return std::move(calls_);
 }
 

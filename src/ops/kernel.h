@@ -103,7 +103,7 @@ class Ops {
     }
   }
 
-  // Between these two every call is planned, not run. end_plan() allocates the workspace and returns the calls.
+  // Between these two every call is planned, not run. end_plan() makes the workspace large enough and returns the calls.
   void begin_plan();
   std::vector<Call> end_plan();
   bool planning() const { return planning_; }

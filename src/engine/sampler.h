@@ -1,0 +1,52 @@
+// Sampling: from logits to the next token.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace reckoner {
+
+// Names and meanings are the field's (OpenAI, vLLM, transformers).
+struct SamplingParams {
+  double temperature = 1;                          // 0: greedy
+  std::int64_t top_k = 0;                          // keep the k most probable; 0: off
+  double top_p = 1;                                // keep the most probable until their probabilities reach this; (0, 1]
+  double min_p = 0;                                // keep those at least this times as probable as the most probable; [0, 1]
+  double repetition_penalty = 1;                   // > 1 divides positive and multiplies negative logits of tokens in prompt and output
+  double presence_penalty = 0;                     // subtracted from logits of tokens in the output; [-2, 2]
+  double frequency_penalty = 0;                    // the same, times how often they occur; [-2, 2]
+  std::map<std::int32_t, double> logit_bias = {};  // added to logits
+  std::uint64_t seed = 0;                          // the same seed and logits give the same tokens
+};
+
+// An error names the first value out of its range, and the range. `vocab`: logit_bias ids must be below.
+Status check(const SamplingParams& params, std::int64_t vocab);
+
+struct SampledToken {
+  std::int32_t token = 0;
+  double logprob = 0;  // natural logarithm of its probability before penalties, temperature and cuts
+};
+
+// Tokens of a sequence so far, for the penalties.
+struct TokenCounts {
+  std::unordered_map<std::int32_t, std::int64_t> prompt;
+  std::unordered_map<std::int32_t, std::int64_t> output;
+};
+
+// The next token after `logits` [vocab], all finite. `draw` numbers the random draws of a sequence: 0, 1, 2, ...
+// Keeps a scratch buffer, so one Sampler serves one thread.
+class Sampler {
+ public:
+  SampledToken sample(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts, std::uint64_t draw);
+
+ private:
+  std::vector<std::pair<double, std::int32_t>> candidates_;
+};
+
+}  // namespace reckoner

@@ -1,0 +1,90 @@
+#include <cmath>
+
+#include "model/blocks/blocks.h"
+
+namespace reckoner {
+namespace {
+
+// The layer norms inside MLA are built without an epsilon of their own in the published code, which means 1e-6, not rms_norm_eps.
+constexpr float kLatentNormEpsilon = 1e-6f;
+
+RopeLayout layout(bool interleaved) { return interleaved ? RopeLayout::interleaved : RopeLayout::half_split; }
+
+}  // namespace
+
+Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t layer, const Tensor& x, Selection* selection) {
+  const ModelConfig& c = f.config;
+  const MlaWeights& w = layer_weights.attention;
+  const std::int64_t tokens = f.tokens();
+  const std::int64_t heads = c.num_attention_heads;
+  const std::int64_t head_dim = c.qk_nope_head_dim + c.qk_rope_head_dim;
+  const CacheView& cache = f.cache.latent[static_cast<std::size_t>(layer)];
+  const Tensor y = f.scratch.f32({tokens, c.hidden_size});
+  const Arena::Scope scope(f.scratch);
+
+  const Tensor query_latent = f.linear(x, w.q_a);  // [tokens, q_lora]
+  f.ops(RmsNormArgs{.x = query_latent, .add = {}, .weight = w.q_a_norm, .epsilon = kLatentNormEpsilon, .y = query_latent, .guard = {}});
+  const Tensor q = f.linear(query_latent, w.q_b).reshaped({tokens, heads, head_dim});
+  f.ops(RopeHeadsArgs{.x = q, .first = c.qk_nope_head_dim, .layout = layout(c.rope.interleave), .cosine = f.cosine, .sine = f.sine});
+
+  const Tensor kv = f.linear(x, w.kv_a);  // [tokens, latent + rope]
+  f.ops(StoreLatentArgs{.kv = kv,
+                        .weight = w.kv_a_norm,
+                        .epsilon = kLatentNormEpsilon,
+                        .layout = layout(c.rope.interleave),
+                        .cosine = f.cosine,
+                        .sine = f.sine,
+                        .places = f.batch.places,
+                        .cache = cache});
+  if (selection != nullptr && c.indexer_kinds[static_cast<std::size_t>(layer)] == IndexerKind::full) {
+    indexer(f, layer_weights.indexer, f.cache.index_keys[static_cast<std::size_t>(layer)], x, query_latent, *selection);
+  }
+
+  const Tensor absorbed = f.scratch.f32({tokens, heads, c.kv_lora_rank + c.qk_rope_head_dim});
+  f.ops(LatentQueryArgs{.q = q, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = absorbed, .precision = f.precision});
+  const Tensor attended = f.scratch.f32({tokens, heads, c.kv_lora_rank});
+  f.ops(AttendLatentArgs{.q = absorbed,
+                         .places = f.batch.places,
+                         .cache = cache,
+                         .selection = selection != nullptr ? *selection : Selection{},
+                         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
+                         .max_context = f.max_context,
+                         .y = attended});
+  const Tensor values = f.scratch.f32({tokens, heads, c.v_head_dim});
+  f.ops(LatentValueArgs{.x = attended, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = values, .precision = f.precision});
+  f.ops(LinearArgs{.x = values.reshaped({tokens, heads * c.v_head_dim}), .w = w.o, .y = y, .precision = f.precision});
+  f.tap("attention", layer, y);
+  return y;
+}
+
+void indexer(Forward& f, const IndexerWeights& w, const CacheView& keys, const Tensor& x, const Tensor& query_latent,
+             Selection& selection) {
+  const ModelConfig& c = f.config;
+  constexpr float kKeyNormEpsilon = 1e-6f;  // of torch's LayerNorm as the published code builds it, not rms_norm_eps
+  const RopeLayout rope = layout(c.rope.indexer_interleave);
+  const Arena::Scope scope(f.scratch);
+
+  const Tensor key = f.linear(x, w.wk);  // [tokens, index_dim]
+  f.ops(StoreIndexKeyArgs{.k = key,
+                          .weight = w.k_norm,
+                          .bias = w.k_norm_bias,
+                          .epsilon = kKeyNormEpsilon,
+                          .layout = rope,
+                          .cosine = f.cosine,
+                          .sine = f.sine,
+                          .places = f.batch.places,
+                          .cache = keys});
+  const Tensor q = f.linear(query_latent, w.wq_b).reshaped({f.tokens(), c.index_n_heads, c.index_head_dim});
+  f.ops(RopeHeadsArgs{.x = q, .first = 0, .layout = rope, .cosine = f.cosine, .sine = f.sine});
+  // How much each head counts decides which tokens are seen at all: always in float.
+  const Tensor head_weights = f.linear(x, w.weights_proj, Precision::exact);  // [tokens, index_heads]
+  f.ops(IndexSelectArgs{.q = q,
+                        .weights = head_weights,
+                        .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.index_n_heads * c.index_head_dim))),
+                        .places = f.batch.places,
+                        .keys = keys,
+                        .max_context = f.max_context,
+                        .selection = selection});
+}
+
+}  // namespace reckoner

@@ -1,0 +1,23 @@
+// The blocks of a decoder layer: straight code over ops. Shapes stand beside every tensor.
+#pragma once
+
+#include "model/forward.h"
+
+namespace reckoner {
+
+// Multi-head latent attention of normalised x [tokens, hidden] -> [tokens, hidden]. Writes the layer's cache rows of these tokens.
+// `selection` (nullptr: dense) is read, after the layer's own indexer has written it where the layer owns one.
+Tensor mla_attention(Forward& forward, const LayerWeights& weights, std::int64_t layer, const Tensor& x, Selection* selection);
+
+// The lightning indexer: stores the index keys of these tokens and selects what each may attend to.
+// x: [tokens, hidden] normalised, query_latent: [tokens, q_lora] after q_a_layernorm.
+void indexer(Forward& forward, const IndexerWeights& weights, const CacheView& keys, const Tensor& x, const Tensor& query_latent,
+             Selection& selection);
+
+// down( silu(gate x) * up x ): [tokens, hidden] -> [tokens, hidden]
+Tensor mlp(Forward& forward, const MlpWeights& weights, const Tensor& x);
+
+// Routed experts plus the shared one: [tokens, hidden] -> [tokens, hidden]
+Tensor moe(Forward& forward, const MoeWeights& weights, std::int64_t layer, const Tensor& x);
+
+}  // namespace reckoner

@@ -1,0 +1,35 @@
+#include "model/families/list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace reckoner {
+
+std::span<const Family* const> families() {
+  static const Family* const list[] = {&kGlmMoeDsa};
+  return list;
+}
+
+Result<const Family*> find_family(const ModelConfig& config) {
+  std::string supported;
+  for (const Family* family : families()) {
+    for (const std::string_view type : family->model_types) {
+      if (type == config.model_type) {
+        TRY(require(config, family->required_fields));
+        TRY(family->check_config(config));
+        return family;
+      }
+      supported += fmt::format("{}{}", supported.empty() ? "" : ", ", type);
+    }
+  }
+  return Error{fmt::format("{}: field 'model_type': \"{}\" is not a model family that Reckoner knows (it knows: {})", config.where,
+                           config.model_type, supported),
+               "use a model of one of these families"};
+}
+
+std::string published_name(const WeightRule& rule, WeightPlace place) {
+  return fmt::format(fmt::runtime(rule.name), fmt::arg("layer", place.layer), fmt::arg("expert", place.expert));
+}
+
+}  // namespace reckoner

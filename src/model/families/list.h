@@ -1,0 +1,10 @@
+// Every family, for families(). A new one is one new file and one line here and in list.cpp.
+#pragma once
+
+#include "model/family.h"
+
+namespace reckoner {
+
+extern const Family kGlmMoeDsa;
+
+}  // namespace reckoner

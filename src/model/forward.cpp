@@ -1,0 +1,130 @@
+#include "model/forward.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "model/blocks/blocks.h"
+
+namespace reckoner {
+
+Tensor Arena::allocate(DType dtype, const Shape& shape) {
+  constexpr std::int64_t kAlignment = 64;
+  Tensor tensor{.data = nullptr, .dtype = dtype, .shape = shape};
+  if (buffer_.size_bytes() > 0) tensor = buffer_.tensor(dtype, shape, used_);
+  used_ += (tensor.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  peak_ = std::max(peak_, used_);
+  return tensor;
+}
+
+std::string GuardPlace::name(std::int32_t place) {
+  if (place == kEmbedding) return "the embedding";
+  return fmt::format("layer {}, {}", (place - 1) / 2, place % 2 == 1 ? "attention" : "feed-forward");
+}
+
+Tensor Forward::linear(const Tensor& x, const Weight& w) { return linear(x, w, precision); }
+
+Tensor Forward::linear(const Tensor& x, const Weight& w, Precision with) {
+  const Tensor y = scratch.f32({x.dim(0), w.rows});
+  ops(LinearArgs{.x = x, .w = w, .y = y, .precision = with});
+  return y;
+}
+
+StepRunner::StepRunner(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
+                       const StepLimits& limits)
+    : model_(model), precision_(precision), limits_(limits), ops_(catalogue, device, pool), cache_(kv_layout(model.config, precision)) {
+  const std::int64_t pairs = model.config.qk_rope_head_dim / 2;
+  frequencies_storage_ = Buffer(pairs * size_bytes(DType::f32));
+  frequencies_ = frequencies_storage_.tensor(DType::f32, {pairs});
+  for (std::int64_t i = 0; i < pairs; ++i) {
+    frequencies_.f32()[i] = static_cast<float>(std::pow(model.config.rope.theta, -static_cast<double>(i) / static_cast<double>(pairs)));
+  }
+  plan_step(limits.max_tokens, limits.max_samples, limits.max_context);
+  arena_.reserve();
+}
+
+std::vector<Ops::Call> StepRunner::plan_step(std::int64_t tokens, std::int64_t samples, std::int64_t context) {
+  const auto without_data = [](std::int64_t count) { return Tensor{.data = nullptr, .dtype = DType::i32, .shape = {count}}; };
+  ops_.begin_plan();
+  forward(
+      {.tokens = without_data(tokens), .places = {.positions = without_data(tokens), .pages = {}}, .sample_rows = without_data(samples)},
+      context);
+  return ops_.end_plan();
+}
+
+std::vector<Ops::Call> StepRunner::plan(std::int64_t tokens, std::int64_t context) {
+  CHECK(tokens <= limits_.max_tokens && context <= limits_.max_context);
+  return plan_step(tokens, 1, context);
+}
+
+StepOutput StepRunner::run(const Batch& batch) {
+  CHECK(batch.tokens.dim(0) >= 1 && batch.tokens.dim(0) <= limits_.max_tokens);
+  CHECK(batch.sample_rows.dim(0) <= limits_.max_samples);
+  return forward(batch, limits_.max_context);
+}
+
+void StepRunner::inject_fault(std::int32_t place, const Tensor& value) const {
+  if (fault.place != place || ops_.planning() || fault.row >= value.dim(0)) return;
+  value.rows(fault.row, 1).f32()[0] = std::numeric_limits<float>::quiet_NaN();
+}
+
+StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
+  const ModelConfig& c = model_.config;
+  const ModelWeights& w = model_.weights;
+  const std::int64_t tokens = batch.tokens.dim(0);
+  const Arena::Scope scope(arena_);
+  Forward f{.config = c,
+            .batch = batch,
+            .ops = ops_,
+            .scratch = arena_,
+            .taps = taps,
+            .cache = cache_,
+            .precision = precision_,
+            .max_context = max_context,
+            .cosine = arena_.f32({tokens, frequencies_.dim(0)}),
+            .sine = arena_.f32({tokens, frequencies_.dim(0)})};
+  const StepOutput output{.logits = arena_.f32({batch.sample_rows.dim(0), c.vocab_size}), .first_bad = arena_.i32({tokens})};
+  if (!ops_.planning()) std::fill_n(output.first_bad.i32(), tokens, Guard::kClean);
+  Selection selection;
+  if (c.is_sparse_attention()) selection = {.counts = arena_.i32({tokens}), .positions = arena_.i32({tokens, c.index_topk})};
+
+  const Tensor hidden = arena_.f32({tokens, c.hidden_size});  // the residual stream
+  const Tensor normalised = arena_.f32({tokens, c.hidden_size});
+  const auto norm = [&](const Tensor& add, const Tensor& weight, std::int32_t produced_by) {
+    if (add.shape.rank() != 0) inject_fault(produced_by, add);
+    ops_(RmsNormArgs{.x = hidden,
+                     .add = add,
+                     .weight = weight,
+                     .epsilon = static_cast<float>(c.rms_norm_eps),
+                     .y = normalised,
+                     .guard = {.first_bad = output.first_bad, .place = produced_by}});
+  };
+
+  ops_(RopeAnglesArgs{.positions = batch.places.positions, .frequencies = frequencies_, .cosine = f.cosine, .sine = f.sine});
+  ops_(EmbedArgs{.tokens = batch.tokens, .table = w.embed, .y = hidden});
+  Tensor branch;  // [tokens, hidden]: what the last block returned, added to `hidden` by the next norm
+  std::int32_t produced_by = GuardPlace::kEmbedding;
+  for (std::int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
+    const LayerWeights& weights = w.layers[static_cast<std::size_t>(layer)];
+    norm(branch, weights.input_norm, produced_by);
+    f.tap("hidden", layer, hidden);
+    // Blocks return tensors in scratch; the previous one was consumed by the norm, so its memory is free again.
+    const Arena::Scope attention_scope(arena_);
+    branch = mla_attention(f, weights, layer, normalised, c.is_sparse_attention() ? &selection : nullptr);
+    norm(branch, weights.post_attention_norm, GuardPlace::attention(layer));
+    branch = c.mlp_kinds[static_cast<std::size_t>(layer)] == MlpKind::sparse ? moe(f, weights.moe, layer, normalised)
+                                                                             : mlp(f, weights.mlp, normalised);
+    f.tap("feed_forward", layer, branch);
+    produced_by = GuardPlace::feed_forward(layer);
+  }
+  norm(branch, w.final_norm, produced_by);
+  f.tap("hidden", c.num_hidden_layers, normalised);
+
+  const Tensor sampled = arena_.f32({batch.sample_rows.dim(0), c.hidden_size});
+  ops_(GatherRowsArgs{.x = normalised, .rows = batch.sample_rows, .y = sampled});
+  ops_(LinearArgs{.x = sampled, .w = w.lm_head, .y = output.logits, .precision = precision_});
+  return output;
+}
+
+}  // namespace reckoner

@@ -1,0 +1,62 @@
+// The weights of a model, in the places where the blocks look for them. Matrices stay in the checkpoint's bytes; vectors (norms,
+// biases) are kept as float.
+#pragma once
+
+#include <vector>
+
+#include "quant/weight.h"
+#include "tensor/tensor.h"
+
+namespace reckoner {
+
+struct MlaWeights {
+  Weight q_a;        // [q_lora, hidden]
+  Tensor q_a_norm;   // [q_lora] f32
+  Weight q_b;        // [heads * (nope + rope), q_lora]
+  Weight kv_a;       // [latent + rope, hidden]
+  Tensor kv_a_norm;  // [latent] f32
+  Weight kv_b;       // [heads * (nope + v), latent]
+  Weight o;          // [hidden, heads * v]
+};
+
+struct IndexerWeights {
+  Weight wq_b;          // [index_heads * index_dim, q_lora]
+  Weight wk;            // [index_dim, hidden]
+  Weight weights_proj;  // [index_heads, hidden]
+  Tensor k_norm;        // [index_dim] f32
+  Tensor k_norm_bias;   // [index_dim] f32
+};
+
+struct MlpWeights {
+  Weight gate;  // [inner, hidden]
+  Weight up;    // [inner, hidden]
+  Weight down;  // [hidden, inner]
+};
+
+struct MoeWeights {
+  Weight router;             // [experts, hidden]
+  Tensor router_bias;        // [experts] f32
+  std::vector<Weight> gate;  // [experts] of [inner, hidden]
+  std::vector<Weight> up;    // [experts] of [inner, hidden]
+  std::vector<Weight> down;  // [experts] of [hidden, inner]
+  MlpWeights shared;         // rows 0: the model has no shared expert
+};
+
+struct LayerWeights {
+  Tensor input_norm;           // [hidden] f32
+  Tensor post_attention_norm;  // [hidden] f32
+  MlaWeights attention;
+  IndexerWeights indexer;  // of layers that own one
+  MlpWeights mlp;          // of dense layers
+  MoeWeights moe;          // of sparse layers
+};
+
+struct ModelWeights {
+  Weight embed;  // [vocab, hidden]
+  std::vector<LayerWeights> layers;
+  Tensor final_norm;            // [hidden] f32
+  Weight lm_head;               // [vocab, hidden]
+  std::vector<Buffer> vectors;  // own the floats of the vectors above
+};
+
+}  // namespace reckoner
