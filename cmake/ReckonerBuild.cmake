@@ -24,6 +24,10 @@ elseif(RECKONER_STATIC)
   add_link_options(-static-libstdc++ -static-libgcc)
 endif()
 
+if(RECKONER_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # coverage of the code under test, not only of the targets
+endif()
+
 if(RECKONER_STATIC)
   set(Boost_USE_STATIC_LIBS ON)
   set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)

@@ -61,6 +61,7 @@ class [[nodiscard]] Result<void> {
 using Status = Result<void>;
 
 // Returns the error of `expression` to our caller, or evaluates to its value:  auto file = TRY(MappedFile::open(path));
+// Not inside a larger expression that builds strings or containers: compilers do not destroy those when it returns early.
 #define TRY(expression)                                      \
   __extension__({                                            \
     auto try_result_ = (expression);                         \

@@ -23,14 +23,16 @@ void bind(const Catalogue& catalogue, const DeviceInfo& device, BoundTable& tabl
   for (int format = 0; format < kQuantFormats; ++format) {
     for (const Precision precision : {Precision::exact, Precision::fast}) {
       const Key key{precision, static_cast<QuantFormat>(format)};
-      table[static_cast<std::size_t>(key.index())] = choose_kernel(catalogue.of<Args>(), key, device);
+      const Kernel<Args>* kernel = choose_kernel(catalogue.of<Args>(), key, device);
+      CHECK(kernel != nullptr, Args::kName);
+      table[static_cast<std::size_t>(key.index())] = *kernel;
     }
   }
 }
 
 template <class... Args, class Tables>
 void bind_all(const KernelLists<Args...>& catalogue, const DeviceInfo& device, Tables& tables) {
-  (bind<Args>(catalogue, device, std::get<std::array<const Kernel<Args>*, Key::kCount>>(tables)), ...);
+  (bind<Args>(catalogue, device, std::get<std::array<Kernel<Args>, Key::kCount>>(tables)), ...);
 }
 
 }  // namespace

@@ -93,13 +93,12 @@ class Ops {
   // Runs the op; while planning checks its arguments, notes its workspace and cost instead, and touches no data.
   template <class Args>
   void operator()(const Args& args) {
-    const Kernel<Args>* kernel = std::get<Bound<Args>>(bound_)[static_cast<std::size_t>(args.key().index())];
-    CHECK(kernel != nullptr, Args::kName);
+    const Kernel<Args>& kernel = std::get<Bound<Args>>(bound_)[static_cast<std::size_t>(args.key().index())];
     if (planning_) {
-      plan(args, *kernel);
+      plan(args, kernel);
     } else {
       Lane lane{pool_, workspace_.data()};
-      kernel->run(args, lane);
+      kernel.run(args, lane);
     }
   }
 
@@ -112,7 +111,7 @@ class Ops {
 
  private:
   template <class Args>
-  using Bound = std::array<const Kernel<Args>*, Key::kCount>;
+  using Bound = std::array<Kernel<Args>, Key::kCount>;
   template <class... Args>
   using BoundOps = std::tuple<Bound<Args>...>;
 

@@ -43,7 +43,8 @@ Status read_full(const ReferenceFile& file, const ModelConfig& config, Reference
   const auto tokens = static_cast<std::int64_t>(reference.input_ids.size());
   reference.logits = TRY(file.read<float>("logits", {tokens, config.vocab_size}));
   for (std::int64_t layer = 0; layer <= config.num_hidden_layers; ++layer) {
-    reference.hidden.push_back(TRY(file.read<float>(fmt::format("hidden.{}", layer), {tokens, config.hidden_size})));
+    std::vector<float> hidden = TRY(file.read<float>(fmt::format("hidden.{}", layer), {tokens, config.hidden_size}));
+    reference.hidden.push_back(std::move(hidden));
   }
   return {};
 }
@@ -87,7 +88,8 @@ Result<std::vector<ReferenceCase>> read_reference(const std::string& path, const
     if (!entry.name.ends_with(kIds)) continue;
     const std::string prefix = entry.name.substr(0, entry.name.size() - kIds.size());
     const std::string name = prefix.empty() ? "reference" : prefix.substr(0, prefix.size() - 1);
-    cases.push_back(TRY(read_case(ReferenceFile(file, prefix), name, config)));
+    ReferenceCase reference = TRY(read_case(ReferenceFile(file, prefix), name, config));
+    cases.push_back(std::move(reference));
   }
   if (!cases.empty()) return cases;
   return Error{fmt::format("{}: expected a tensor 'input_ids' or '<case>.input_ids', found none", path),

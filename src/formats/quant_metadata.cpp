@@ -1,0 +1,190 @@
+#include "formats/quant_metadata.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+namespace reckoner {
+namespace {
+
+constexpr std::array<std::string_view, 3> kMethods = {"modelopt", "compressed-tensors", "fp8"};
+constexpr std::int64_t kMaxGroup = 1 << 20;
+
+Result<std::string> string_or_empty(const JsonNode& object, std::string_view key) {
+  const std::optional<JsonNode> node = TRY(object.optional(key));
+  if (!node) return std::string();
+  return TRY(node->as_string());
+}
+
+Result<int> int_or_zero(const JsonNode& object, std::string_view key) {
+  const std::optional<JsonNode> node = TRY(object.optional(key));
+  if (!node) return 0;
+  return static_cast<int>(TRY(node->as_int64(1, kMaxGroup)));
+}
+
+Result<std::vector<std::string>> strings_or_empty(const JsonNode& object, std::string_view key) {
+  std::vector<std::string> strings;
+  const std::optional<JsonNode> node = TRY(object.optional(key));
+  if (!node) return strings;
+  for (const JsonNode& element : TRY(node->as_array())) strings.push_back(TRY(element.as_string()));
+  return strings;
+}
+
+// {"name": "modelopt", "version": "0.46.0"} -> "modelopt 0.46.0"
+Result<std::string> read_producer(const JsonNode& object) {
+  const std::optional<JsonNode> node = TRY(object.optional("producer"));
+  if (!node || !node->is_object()) return std::string();
+  const std::string name = TRY(string_or_empty(*node, "name"));
+  const std::string version = TRY(string_or_empty(*node, "version"));
+  return version.empty() ? name : fmt::format("{} {}", name, version);
+}
+
+// kv_cache_scheme {"num_bits": 8, "type": "float"} -> "FP8"
+Result<std::string> read_kv_scheme(const JsonNode& object) {
+  const std::optional<JsonNode> scheme = TRY(object.optional("kv_cache_scheme"));
+  if (!scheme) return TRY(string_or_empty(object, "kv_cache_quant_algo"));
+  const int bits = TRY(int_or_zero(*scheme, "num_bits"));
+  const std::string type = TRY(string_or_empty(*scheme, "type"));
+  if (bits == 8 && type == "float") return std::string("FP8");
+  return fmt::format("{}{}", type, bits);
+}
+
+// The group size of the first config group that states one.
+Result<int> read_group_size(const JsonNode& object) {
+  if (const int size = TRY(int_or_zero(object, "group_size")); size > 0) return size;
+  const std::optional<JsonNode> groups = TRY(object.optional("config_groups"));
+  if (!groups) return 0;
+  for (const auto& [name, group] : TRY(groups->as_object())) {
+    const std::optional<JsonNode> weights = TRY(group.optional("weights"));
+    if (!weights) continue;
+    if (const int size = TRY(int_or_zero(*weights, "group_size")); size > 0) return size;
+  }
+  return 0;
+}
+
+Status check_group_size(QuantMetadata& quant, const JsonNode& node) {
+  constexpr int kNvfp4Group = 16;  // fixed by the format
+  if (quant.algorithm != "NVFP4") return {};
+  if (quant.group_size == 0) quant.group_size = kNvfp4Group;
+  if (quant.group_size == kNvfp4Group) return {};
+  return node.error(fmt::format("expected a group_size of {} for NVFP4, found {}", kNvfp4Group, quant.group_size));
+}
+
+Result<QuantMetadata> read_hf_quant_config(const JsonNode& root) {
+  QuantMetadata quant;
+  quant.method = "modelopt";
+  quant.source = root.where();
+  quant.producer = TRY(read_producer(root));
+  const JsonNode node = TRY(root.required("quantization"));
+  quant.algorithm = TRY(string_or_empty(node, "quant_algo"));
+  quant.group_size = TRY(int_or_zero(node, "group_size"));
+  quant.exclude = TRY(strings_or_empty(node, "exclude_modules"));
+  quant.kv_cache = TRY(string_or_empty(node, "kv_cache_quant_algo"));
+  TRY(check_group_size(quant, node));
+  return quant;
+}
+
+Result<QuantMetadata> read_quantization_config(const JsonNode& node) {
+  QuantMetadata quant;
+  const JsonNode method = TRY(node.required("quant_method"));
+  quant.method = TRY(method.as_string());
+  if (std::find(kMethods.begin(), kMethods.end(), quant.method) == kMethods.end())
+    return method.unexpected("one of the supported methods \"modelopt\", \"compressed-tensors\", \"fp8\"");
+  quant.source = fmt::format("{}: {}", node.where(), node.path());
+  if (quant.method != "modelopt") return quant;  // known by name only: their own lists have other rules
+  quant.algorithm = TRY(string_or_empty(node, "quant_algo"));
+  quant.group_size = TRY(read_group_size(node));
+  quant.exclude = TRY(strings_or_empty(node, "ignore"));
+  if (quant.exclude.empty()) quant.exclude = TRY(strings_or_empty(node, "exclude_modules"));
+  quant.kv_cache = TRY(read_kv_scheme(node));
+  quant.producer = TRY(read_producer(node));
+  TRY(check_group_size(quant, node));
+  return quant;
+}
+
+// config.json's own block; multimodal models may keep it with the text model.
+Result<std::optional<JsonNode>> find_quantization_config(const JsonNode& config) {
+  const std::optional<JsonNode> own = TRY(config.optional("quantization_config"));
+  if (own) return own;
+  const std::optional<JsonNode> text = TRY(config.optional("text_config"));
+  if (!text || !text->is_object()) return std::optional<JsonNode>{};
+  return text->optional("quantization_config");
+}
+
+std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
+
+std::string summary(const QuantMetadata& quant) {
+  std::string text = or_none(quant.method);
+  if (!quant.algorithm.empty()) text += " " + quant.algorithm;
+  if (quant.group_size > 0) text += fmt::format(", groups of {}", quant.group_size);
+  return text;
+}
+
+// Modules in one list and not in the other, as "only in A: x, y".
+std::string list_difference(std::vector<std::string> a, std::vector<std::string> b) {
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  std::vector<std::string> only;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(only));
+  if (only.empty()) return {};
+  return only.size() == 1 ? fmt::format("'{}'", only.front()) : fmt::format("'{}' and {} more", only.front(), only.size() - 1);
+}
+
+// What the losing file says otherwise, one text a subject; empty where both agree.
+std::string exclude_note(const QuantMetadata& winner, const QuantMetadata& loser) {
+  const std::string extra = list_difference(loser.exclude, winner.exclude);
+  const std::string lacking = list_difference(winner.exclude, loser.exclude);
+  std::string note;
+  if (!lacking.empty()) note += fmt::format("{} lacks {}", loser.source, lacking);
+  if (!extra.empty()) note += fmt::format("{}{} adds {}", note.empty() ? "" : "; ", loser.source, extra);
+  return note.empty() ? "" : note + "; hf_quant_config.json wins";
+}
+
+std::string value_note(const std::string& winner, const std::string& loser, const std::string& loser_source) {
+  return winner == loser ? "" : fmt::format("{} says {}; hf_quant_config.json wins", loser_source, or_none(loser));
+}
+
+void add_settings(QuantMetadata& quant, const QuantMetadata* other) {
+  const std::string source = quant.source.empty() ? "default" : quant.source;
+  const auto note = [&](const std::string& winner, const std::string& loser) {
+    return other == nullptr ? "" : value_note(winner, loser, other->source);
+  };
+  quant.settings = {
+      {"quantisation", summary(quant), source, note(summary(quant), other ? summary(*other) : "")},
+      {"unquantised modules", fmt::format("{} patterns", quant.exclude.size()), source, other ? exclude_note(quant, *other) : ""},
+      {"KV cache asked for", or_none(quant.kv_cache), source, note(quant.kv_cache, other ? other->kv_cache : "")},
+  };
+}
+
+}  // namespace
+
+Result<QuantMetadata> parse_quant_metadata(const JsonNode& config, const std::optional<JsonNode>& hf_quant_config) {
+  std::optional<QuantMetadata> from_config;
+  if (const std::optional<JsonNode> node = TRY(find_quantization_config(config))) from_config = TRY(read_quantization_config(*node));
+  QuantMetadata quant;
+  if (hf_quant_config) {
+    quant = TRY(read_hf_quant_config(*hf_quant_config));
+    add_settings(quant, from_config ? &*from_config : nullptr);
+  } else {
+    if (from_config) quant = *from_config;
+    add_settings(quant, nullptr);
+  }
+  return quant;
+}
+
+Result<QuantMetadata> read_quant_metadata(const std::filesystem::path& folder) {
+  const JsonDocument config = TRY(read_json_file(folder / "config.json"));
+  const std::filesystem::path path = folder / "hf_quant_config.json";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return parse_quant_metadata(config.root(), std::nullopt);
+  const JsonDocument hf_quant_config = TRY(read_json_file(path));
+  return parse_quant_metadata(config.root(), hf_quant_config.root());
+}
+
+bool excluded(const QuantMetadata& quant, std::string_view module) {
+  return std::any_of(quant.exclude.begin(), quant.exclude.end(), [&](const std::string& glob) { return glob_matches(glob, module); });
+}
+
+}  // namespace reckoner
