@@ -44,7 +44,7 @@ struct EngineLimits {
   std::int64_t max_context = 4096;     // tokens of one sequence
   std::int64_t cache_tokens = 4096;    // tokens of all sequences together
   std::int64_t max_sequences = 8;      // sequences that run at a time
-  std::int64_t max_step_tokens = 512;  // rows of a step; longer prompts are read in chunks of at most this
+  std::int64_t max_step_tokens = 256;  // rows of a step; longer prompts are read in chunks of at most this
 };
 
 class Engine {

@@ -91,7 +91,7 @@ struct Forward {
 };
 
 struct StepLimits {
-  std::int64_t max_tokens = 512;    // rows of a step
+  std::int64_t max_tokens = 256;    // rows of a step
   std::int64_t max_samples = 8;     // rows with logits
   std::int64_t max_context = 4096;  // tokens of a sequence
 };
@@ -122,6 +122,7 @@ class StepRunner {
 
   Taps taps;
   Fault fault;
+  Ops& ops() { return ops_; }
 
  private:
   std::vector<Ops::Call> plan_step(std::int64_t tokens, std::int64_t samples, std::int64_t context);

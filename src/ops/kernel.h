@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <tuple>
@@ -98,9 +99,14 @@ class Ops {
       plan(args, kernel);
     } else {
       Lane lane{pool_, workspace_.data()};
+      const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       kernel.run(args, lane);
+      if (observer) observer(Args::kName, std::chrono::steady_clock::now() - start);
     }
   }
+
+  // When set, called after each op that ran with the time it took.
+  std::function<void(std::string_view op, std::chrono::nanoseconds took)> observer;
 
   // Between these two every call is planned, not run. end_plan() makes the workspace large enough and returns the calls.
   void begin_plan();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "model/blocks/blocks.h"
@@ -8,7 +9,49 @@ namespace {
 // The layer norms inside MLA are built without an epsilon of their own in the published code, which means 1e-6, not rms_norm_eps.
 constexpr float kLatentNormEpsilon = 1e-6f;
 
+// Tokens whose absorbed queries and attended latents are in memory at a time. These are the widest tensors of a layer by far (a GLM-5
+// token takes 280 kB), and every token needs the cache only, not each other.
+constexpr std::int64_t kAttentionRows = 128;
+
 RopeLayout layout(bool interleaved) { return interleaved ? RopeLayout::interleaved : RopeLayout::half_split; }
+
+// Some rows of a step on their way through attention.
+struct AttentionRows {
+  Tensor q;  // [rows, heads, nope + rope], rotated
+  TokenPlaces places;
+  Selection selection;
+  Tensor values;  // [rows, heads, v]: the result
+};
+
+AttentionRows rows_of(const Forward& f, const Tensor& q, const Selection* selection, const Tensor& values, std::int64_t first,
+                      std::int64_t rows) {
+  AttentionRows part{.q = q.rows(first, rows), .places = f.batch.places, .selection = {}, .values = values.rows(first, rows)};
+  part.places.positions = part.places.positions.rows(first, rows);
+  if (!part.places.pages.empty())
+    part.places.pages = part.places.pages.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
+  if (selection != nullptr)
+    part.selection = {.counts = selection->counts.rows(first, rows), .positions = selection->positions.rows(first, rows)};
+  return part;
+}
+
+// values = W_UV softmax(scale * (q W_UK) cache) cache
+void attend(Forward& f, const MlaWeights& w, const CacheView& cache, const AttentionRows& part) {
+  const ModelConfig& c = f.config;
+  const Arena::Scope scope(f.scratch);
+  const std::int64_t rows = part.q.dim(0);
+  const std::int64_t heads = c.num_attention_heads;
+  const Tensor absorbed = f.scratch.f32({rows, heads, c.kv_lora_rank + c.qk_rope_head_dim});
+  f.ops(LatentQueryArgs{.q = part.q, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = absorbed, .precision = f.precision});
+  const Tensor attended = f.scratch.f32({rows, heads, c.kv_lora_rank});
+  f.ops(AttendLatentArgs{.q = absorbed,
+                         .places = part.places,
+                         .cache = cache,
+                         .selection = part.selection,
+                         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(part.q.dim(2)))),
+                         .max_context = f.max_context,
+                         .y = attended});
+  f.ops(LatentValueArgs{.x = attended, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = part.values, .precision = f.precision});
+}
 
 }  // namespace
 
@@ -40,18 +83,10 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
     indexer(f, layer_weights.indexer, f.cache.index_keys[static_cast<std::size_t>(layer)], x, query_latent, *selection);
   }
 
-  const Tensor absorbed = f.scratch.f32({tokens, heads, c.kv_lora_rank + c.qk_rope_head_dim});
-  f.ops(LatentQueryArgs{.q = q, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = absorbed, .precision = f.precision});
-  const Tensor attended = f.scratch.f32({tokens, heads, c.kv_lora_rank});
-  f.ops(AttendLatentArgs{.q = absorbed,
-                         .places = f.batch.places,
-                         .cache = cache,
-                         .selection = selection != nullptr ? *selection : Selection{},
-                         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
-                         .max_context = f.max_context,
-                         .y = attended});
   const Tensor values = f.scratch.f32({tokens, heads, c.v_head_dim});
-  f.ops(LatentValueArgs{.x = attended, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = values, .precision = f.precision});
+  for (std::int64_t first = 0; first < tokens; first += kAttentionRows) {
+    attend(f, w, cache, rows_of(f, q, selection, values, first, std::min(kAttentionRows, tokens - first)));
+  }
   f.ops(LinearArgs{.x = values.reshaped({tokens, heads * c.v_head_dim}), .w = w.o, .y = y, .precision = f.precision});
   f.tap("attention", layer, y);
   return y;

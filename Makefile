@@ -1,0 +1,66 @@
+# Everything a newcomer needs; `make help` lists it. The build itself is CMake's (CMakePresets.json).
+.DEFAULT_GOAL := help
+.PHONY: help run test build setup format check tidy asan tsan fuzz clean
+
+# Seconds for each fuzz target, and the tests that run under ThreadSanitizer (a regular expression on ctest's names).
+FUZZ_SECONDS ?= 30
+TSAN_TESTS ?= base|kernels|engine
+
+# The prompt reaches the program through the environment, as typed: neither make nor the shell reads quotes or $ in it.
+export RECKONER_PROMPT := $(value PROMPT)
+unexport PROMPT
+
+# The cargo that tools/setup chose comes first on the path.
+with_cargo = PATH="$$(tools/setup --cargo-dir):$$PATH"
+configure = [ -f build/$(1)/build.ninja ] || $(with_cargo) cmake --preset $(1)
+compile = $(with_cargo) cmake --build --preset $(1)
+cxx_files = find src tests bench -name target -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' \) -print0
+
+help: ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+run: build ## chat with the bundled model; PROMPT="Define lantern." asks once
+	@if [ -n "$$RECKONER_PROMPT" ]; then exec build/release/reckoner run models/pocket -- "$$RECKONER_PROMPT"; \
+	else exec build/release/reckoner run models/pocket; fi
+
+test: build ## run every test
+	@ctest --preset release
+
+build: setup ## build build/release/reckoner and the tests
+	@$(call configure,release)
+	@$(call compile,release)
+
+setup: ## install the compilers and libraries that are missing
+	@tools/setup
+
+format: ## format the C++ code in place
+	@tools/setup --checks
+	@$(cxx_files) | xargs -0 -r clang-format -i
+
+check: ## check formatting, layers and the objects built for newer CPUs
+	@tools/setup --checks
+	@$(cxx_files) | xargs -0 -r clang-format --dry-run -Werror
+	@tools/check_layers --self-test
+	@tools/check_layers
+	@if [ -d build/release ]; then tools/check_isa_objects build/release; fi
+
+tidy: build ## run clang-tidy over all C++ code (minutes)
+	@tools/setup --checks
+	@run-clang-tidy -quiet -p build/release "$(CURDIR)/(src|tests|bench)/"
+
+asan: setup ## run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(call configure,asan)
+	@$(call compile,asan)
+	@ctest --preset asan
+
+tsan: setup ## run the tests with threads (TSAN_TESTS) under ThreadSanitizer
+	@$(call configure,tsan)
+	@tools/ctest_targets build/tsan '$(TSAN_TESTS)' | $(with_cargo) xargs -r cmake --build --preset tsan --target
+	@ctest --preset tsan -R '$(TSAN_TESTS)'
+
+fuzz: ## run each fuzz target for FUZZ_SECONDS
+	@tools/setup --checks
+	@$(with_cargo) tools/fuzz $(FUZZ_SECONDS)
+
+clean: ## remove everything that was built
+	rm -rf build

@@ -1,0 +1,221 @@
+//! Loading a model folder's tokenizer, and looking up its tokens.
+
+use std::{path::Path, sync::Arc};
+
+use llm_tokenizer::{
+    create_tokenizer_with_chat_template, traits::Tokenizer as LibraryTokenizer, ChatTemplateState,
+    HuggingFaceTokenizer,
+};
+
+use crate::{
+    failure::{Code, Failure},
+    folder::{find_template, parse_tokenizer, read_config, Template, TokenizerJson},
+};
+
+pub struct Tokenizer {
+    pub library: Arc<dyn LibraryTokenizer>,
+    /// How errors name the place the chat template came from.
+    pub template_name: String,
+    spelling: Spelling,
+    vocab_size: usize,
+}
+
+/// How a vocabulary spells bytes in its token strings.
+enum Spelling {
+    /// GPT-2's alphabet: one printable character a byte.
+    ByteLevel,
+    /// SentencePiece: U+2581 for a space, `<0xHH>` for a byte.
+    SentencePiece,
+    /// As they are.
+    Plain,
+}
+
+impl Tokenizer {
+    /// Loads from files alone: nothing here or below goes to the network.
+    pub fn load(folder: &Path) -> Result<Self, Failure> {
+        // An absolute path, because the library gives some bare names ("mock", hub names) a meaning of their own.
+        let folder = folder.canonicalize().map_err(|error| {
+            Failure::new(
+                Code::TokenizerFile,
+                format!("{}: {error}", folder.display()),
+            )
+        })?;
+        let config = read_config(&folder)?;
+        let template = find_template(&folder, &config)?;
+        if let Some(template) = &template {
+            // Parsed here first, so that a broken template is not reported as a broken tokenizer.
+            ChatTemplateState::new(Some(template.text.clone()))
+                .map_err(|error| template_failure(&template.name, &error))?;
+        }
+
+        let (json, source) = if folder.join("tokenizer.json").is_file() {
+            let json = TokenizerJson::open(&folder)?;
+            let path = json.path();
+            (Some(json), path)
+        } else {
+            (None, folder.clone())
+        };
+        let fail = |what: String| {
+            let named = json.as_ref().map(|_| folder.join("tokenizer.json"));
+            let named = named.as_ref().unwrap_or(&folder);
+            Failure::new(Code::TokenizerFile, format!("{}: {what}", named.display()))
+        };
+        let source = source
+            .to_str()
+            .ok_or_else(|| fail("the path is not UTF-8".to_owned()))?;
+        let library = create_tokenizer_with_chat_template(source, None)
+            .map_err(|error| fail(error.to_string()))?;
+        Self::with_template(library, template)
+    }
+
+    /// Loads the text of a tokenizer.json and, unless empty, of a chat template.
+    pub fn from_memory(json: &[u8], template: &str) -> Result<Self, Failure> {
+        let text = std::str::from_utf8(json)
+            .map_err(|error| Failure::new(Code::TokenizerFile, error.to_string()))?;
+        parse_tokenizer(text).map_err(|error| Failure::new(Code::TokenizerFile, error))?;
+        let mut inner = tokenizers::Tokenizer::from_bytes(json)
+            .map_err(|error| Failure::new(Code::TokenizerFile, error.to_string()))?;
+        // See TokenizerJson::open.
+        inner.with_padding(None);
+        inner
+            .with_truncation(None)
+            .map_err(|error| Failure::new(Code::TokenizerFile, error.to_string()))?;
+        let template = (!template.is_empty()).then(|| Template {
+            name: "chat template".to_owned(),
+            text: template.to_owned(),
+        });
+        Self::with_template(
+            Arc::new(HuggingFaceTokenizer::from_tokenizer(inner)),
+            template,
+        )
+    }
+
+    fn with_template(
+        mut library: Arc<dyn LibraryTokenizer>,
+        template: Option<Template>,
+    ) -> Result<Self, Failure> {
+        let mut template_name = "chat template".to_owned();
+        if let Some(template) = template {
+            let unshared = Arc::get_mut(&mut library)
+                .ok_or_else(|| Failure::new(Code::Internal, "the new tokenizer is shared"))?;
+            unshared
+                .set_chat_template(template.text)
+                .map_err(|error| template_failure(&template.name, &error))?;
+            template_name = template.name;
+        }
+        Ok(Self {
+            spelling: spelling_of(library.as_ref()),
+            vocab_size: id_count(library.as_ref()),
+            library,
+            template_name,
+        })
+    }
+
+    pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, Failure> {
+        self.library
+            .encode(text, add_special_tokens)
+            .map(|encoding| encoding.token_ids().to_vec())
+            .map_err(|error| Failure::new(Code::Argument, format!("{error}")))
+    }
+
+    pub fn decode(&self, ids: &[u32], skip_special_tokens: bool) -> Result<String, Failure> {
+        self.library
+            .decode(ids, skip_special_tokens)
+            .map_err(|error| Failure::new(Code::Argument, format!("{error}")))
+    }
+
+    /// The bytes that `id` stands for on its own; half a character is common.
+    pub fn piece(&self, id: u32) -> Result<Vec<u8>, Failure> {
+        let token = self.library.id_to_token(id).ok_or_else(|| {
+            let text = format!("token id {id} is not in this vocabulary");
+            Failure::new(Code::Argument, text)
+        })?;
+        Ok(match self.spelling {
+            Spelling::ByteLevel => byte_level_bytes(&token),
+            Spelling::SentencePiece => byte_fallback_byte(&token)
+                .map_or_else(|| token.replace('\u{2581}', " ").into_bytes(), |b| vec![b]),
+            Spelling::Plain => token.into_bytes(),
+        })
+    }
+
+    /// Tokens in the model's own vocabulary, without the added ones.
+    pub fn base_vocab_size(&self) -> usize {
+        self.library.vocab_size()
+    }
+
+    /// One more than the largest id, added tokens included.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+}
+
+/// The library's errors call every template "chat"; a person needs the file.
+pub fn template_failure(name: &str, error: &impl std::fmt::Display) -> Failure {
+    let text = error.to_string();
+    // The library's own text for this points at a page about transformers.
+    if text.contains("tokenizer.chat_template is not set") {
+        let text = "there is no chat template: no chat_template.jinja in the model folder, and no chat_template in \
+                    its tokenizer_config.json";
+        return Failure::new(Code::Template, text);
+    }
+    Failure::new(
+        Code::Template,
+        text.replace("(in chat:", &format!("(in {name}:")),
+    )
+}
+
+fn spelling_of(library: &dyn LibraryTokenizer) -> Spelling {
+    // The library has a per-id decoder exactly for byte-level vocabularies (and for tiktoken's, which are plain).
+    if library.as_any().is::<HuggingFaceTokenizer>() && library.incremental_decoder(false).is_some()
+    {
+        Spelling::ByteLevel
+    } else if library.uses_byte_fallback() {
+        Spelling::SentencePiece
+    } else {
+        Spelling::Plain
+    }
+}
+
+/// The library counts the model's own tokens only, so that the added ones are looked at one by one.
+fn id_count(library: &dyn LibraryTokenizer) -> usize {
+    let special = &library.get_special_tokens().additional_special_tokens;
+    let other = [
+        library.added_token_strings(),
+        library.added_tokens_after_normalization(),
+    ];
+    special
+        .iter()
+        .chain(other.iter().flatten())
+        .filter_map(|token| library.token_to_id(token))
+        .map(|id| id as usize + 1)
+        .max()
+        .unwrap_or(0)
+        .max(library.vocab_size())
+}
+
+/// The bytes of a token of a byte-level vocabulary. A string with a character outside the alphabet is an added token
+/// and stands for itself.
+fn byte_level_bytes(token: &str) -> Vec<u8> {
+    let bytes: Option<Vec<u8>> = token.chars().map(alphabet_byte).collect();
+    bytes.unwrap_or_else(|| token.as_bytes().to_vec())
+}
+
+/// GPT-2's alphabet: printable Latin-1 bytes are themselves, the other 68 follow from U+0100 in their order.
+fn alphabet_byte(character: char) -> Option<u8> {
+    let code = u32::from(character);
+    let byte = match code {
+        0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF => code,
+        0x100..=0x120 => code - 0x100,
+        0x121 => 0x7F,
+        0x122..=0x142 => code - 0x122 + 0x80,
+        0x143 => 0xAD,
+        _ => return None,
+    };
+    u8::try_from(byte).ok()
+}
+
+/// The byte of a token written `<0xHH>`.
+fn byte_fallback_byte(token: &str) -> Option<u8> {
+    let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
+    (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
+}

@@ -1,0 +1,218 @@
+#include "text/tokenizer.h"
+
+#include <utility>
+
+#include "text/bridge/reckoner_text.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define RECKONER_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RECKONER_THREAD_SANITIZER 1
+#endif
+#endif
+#ifdef RECKONER_THREAD_SANITIZER
+extern "C" void __tsan_ignore_thread_begin();
+extern "C" void __tsan_ignore_thread_end();
+// What Rust does at the end of a thread, out of reach of InBridge: the thread_local crate returns the thread's number to a
+// vector that a mutex guards.
+extern "C" const char* __tsan_default_suppressions() { return "race:raw_vec\n"; }
+#endif
+
+namespace reckoner {
+namespace {
+
+// One stay in the bridge. Its Rust is not instrumented: the thread sanitizer sees the memory that it copies and frees, by way of
+// libc, but not the locks and atomics that order this, and would report races that are none. Nothing in other builds.
+struct InBridge {
+  InBridge() {
+#ifdef RECKONER_THREAD_SANITIZER
+    __tsan_ignore_thread_begin();
+#endif
+  }
+  ~InBridge() {
+#ifdef RECKONER_THREAD_SANITIZER
+    __tsan_ignore_thread_end();
+#endif
+  }
+  InBridge(const InBridge&) = delete;
+  InBridge& operator=(const InBridge&) = delete;
+};
+
+ReckonerTextSlice slice(std::string_view text) { return {text.data(), text.size()}; }
+
+// Copies the bridge's bytes and frees them.
+std::string take(ReckonerTextBytes bytes) {
+  std::string copy = bytes.size_bytes == 0 ? std::string() : std::string(bytes.data, bytes.size_bytes);
+  reckoner_text_free_bytes(bytes);
+  return copy;
+}
+
+const char* remedy(ReckonerTextCode code) {
+  switch (code) {
+    case RECKONER_TEXT_OK:
+      return "";
+    case RECKONER_TEXT_ARGUMENT:
+      return "correct the request";
+    case RECKONER_TEXT_TOKENIZER_FILE:
+      return "copy the model's tokenizer files again from where it was published, and check that the download is complete";
+    case RECKONER_TEXT_CONFIG_FILE:
+      return "copy tokenizer_config.json again from where the model was published";
+    case RECKONER_TEXT_TEMPLATE:
+      return "see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the "
+             "model folder takes precedence over tokenizer_config.json)";
+    case RECKONER_TEXT_INTERNAL:
+      return "this is a bug: please report it with this text";
+  }
+  return "";
+}
+
+Error failure(ReckonerTextCode code, ReckonerTextBytes error) { return {.what = take(error), .remedy = remedy(code)}; }
+
+Result<TextPiece> piece_of(ReckonerTextStep step) {
+  TextPiece piece{.text = take(step.text)};
+  if (step.stop_index >= 0) piece.stopped_by = static_cast<std::size_t>(step.stop_index);
+  return piece;
+}
+
+bool has_tokenizer_file(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::filesystem::path name = entry.path().filename();
+    if (name == "tokenizer.json" || name == "vocab.json" || name.extension() == ".tiktoken" || name == "tiktoken.model") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Tokenizer::Free::operator()(ReckonerTextTokenizer* handle) const {
+  const InBridge in_bridge;
+  reckoner_text_free_tokenizer(handle);
+}
+void TextStream::Free::operator()(ReckonerTextStream* handle) const {
+  const InBridge in_bridge;
+  reckoner_text_free_stream(handle);
+}
+
+Result<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) {
+    return Error{.what = folder.string() + ": expected a model folder with a tokenizer.json, found no folder",
+                 .remedy = "give the folder that holds the model's config.json and tokenizer files"};
+  }
+  if (!has_tokenizer_file(folder)) {
+    return Error{.what = folder.string() + ": expected tokenizer.json (or tiktoken.model, or vocab.json with merges.txt), found none",
+                 .remedy = "copy tokenizer.json from where the model was published into this folder"};
+  }
+  const InBridge in_bridge;
+  ReckonerTextTokenizer* handle = nullptr;
+  ReckonerTextBytes error{};
+  const ReckonerTextCode code = reckoner_text_load(slice(folder.native()), &handle, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return Tokenizer(handle);
+}
+
+Result<Tokenizer> Tokenizer::from_memory(std::string_view tokenizer_json, std::string_view chat_template) {
+  const InBridge in_bridge;
+  ReckonerTextTokenizer* handle = nullptr;
+  ReckonerTextBytes error{};
+  const ReckonerTextCode code = reckoner_text_load_from_memory(slice(tokenizer_json), slice(chat_template), &handle, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return Tokenizer(handle);
+}
+
+Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecialTokens add_special_tokens) const {
+  const InBridge in_bridge;
+  ReckonerTextIds ids{};
+  ReckonerTextBytes error{};
+  const int add = add_special_tokens == AddSpecialTokens::kYes ? 1 : 0;
+  const ReckonerTextCode code = reckoner_text_encode(handle_.get(), slice(text), add, &ids, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  std::vector<TokenId> copy(ids.data, ids.data + ids.count);
+  reckoner_text_free_ids(ids);
+  return copy;
+}
+
+Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, SpecialTokens special_tokens) const {
+  const InBridge in_bridge;
+  ReckonerTextBytes text{};
+  ReckonerTextBytes error{};
+  const int skip = special_tokens == SpecialTokens::kSkip ? 1 : 0;
+  const ReckonerTextCode code = reckoner_text_decode(handle_.get(), ids.data(), ids.size(), skip, &text, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return take(text);
+}
+
+Result<std::string> Tokenizer::piece(TokenId id) const {
+  const InBridge in_bridge;
+  ReckonerTextBytes bytes{};
+  ReckonerTextBytes error{};
+  const ReckonerTextCode code = reckoner_text_piece(handle_.get(), id, &bytes, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return take(bytes);
+}
+
+std::size_t Tokenizer::vocab_size() const {
+  const InBridge in_bridge;
+  return reckoner_text_vocab_size(handle_.get());
+}
+std::size_t Tokenizer::base_vocab_size() const {
+  const InBridge in_bridge;
+  return reckoner_text_base_vocab_size(handle_.get());
+}
+
+std::optional<TokenId> Tokenizer::token_id(std::string_view token) const {
+  const InBridge in_bridge;
+  TokenId id = 0;
+  std::int32_t found = 0;
+  ReckonerTextBytes error{};
+  // Text that is not UTF-8 is no token either.
+  if (reckoner_text_token_id(handle_.get(), slice(token), &id, &found, &error) != RECKONER_TEXT_OK) reckoner_text_free_bytes(error);
+  return found != 0 ? std::optional(id) : std::nullopt;
+}
+
+Result<std::string> Tokenizer::apply_chat_template(const ChatPrompt& prompt) const {
+  const ReckonerTextPrompt request{.messages_json = slice(prompt.messages_json),
+                                   .tools_json = slice(prompt.tools_json),
+                                   .kwargs_json = slice(prompt.kwargs_json),
+                                   .add_generation_prompt = prompt.generation_prompt == GenerationPrompt::kAdd ? 1 : 0};
+  const InBridge in_bridge;
+  ReckonerTextBytes text{};
+  ReckonerTextBytes error{};
+  const ReckonerTextCode code = reckoner_text_render(handle_.get(), &request, &text, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return take(text);
+}
+
+Result<TextStream> TextStream::open(const Tokenizer& tokenizer, const TextStreamOptions& options) {
+  std::vector<ReckonerTextSlice> stops;
+  for (const std::string& stop : options.stop_strings) stops.push_back(slice(stop));
+  const InBridge in_bridge;
+  ReckonerTextStream* handle = nullptr;
+  ReckonerTextBytes error{};
+  const int skip = options.special_tokens == SpecialTokens::kSkip ? 1 : 0;
+  const ReckonerTextCode code = reckoner_text_open_stream(tokenizer.handle_.get(), stops.data(), stops.size(), skip, &handle, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return TextStream(handle);
+}
+
+Result<TextPiece> TextStream::push(TokenId id) {
+  const InBridge in_bridge;
+  ReckonerTextStep step{};
+  ReckonerTextBytes error{};
+  const ReckonerTextCode code = reckoner_text_push(handle_.get(), id, &step, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return piece_of(step);
+}
+
+Result<TextPiece> TextStream::finish() {
+  const InBridge in_bridge;
+  ReckonerTextStep step{};
+  ReckonerTextBytes error{};
+  const ReckonerTextCode code = reckoner_text_finish(handle_.get(), &step, &error);
+  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  return piece_of(step);
+}
+
+}  // namespace reckoner
