@@ -11,7 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
+#define RECKONER_ISA avx512bf16
+#elif defined(__AVX512F__)
 #define RECKONER_ISA avx512
 #elif defined(__AVX2__)
 #define RECKONER_ISA avx2
@@ -118,6 +120,24 @@ RECKONER_INLINE F32 exp(F32 x) {
   p = fma(p, r, broadcast(1.0f));
   p = fma(p, r, broadcast(1.0f));
   return scale_by_power(p, n);
+}
+
+// A number as a type, so that a loop's counter may index registers and choose templates.
+template <int kValue>
+struct Index {
+  static constexpr int value = kValue;
+  constexpr operator int() const { return kValue; }
+};
+
+// Calls body(Index<0>) ... body(Index<kCount - 1>): a loop that is unrolled whatever the compiler's limits are, so that arrays of
+// vectors that it indexes stay in registers. Mark the lambda RECKONER_INLINE_BODY.
+#define RECKONER_INLINE_BODY __attribute__((always_inline))
+template <int kCount, int kFirst = 0, class Body>
+RECKONER_INLINE void unroll(const Body& body) {
+  if constexpr (kFirst < kCount) {
+    body(Index<kFirst>{});
+    unroll<kCount, kFirst + 1>(body);
+  }
 }
 
 }  // namespace reckoner::RECKONER_ISA

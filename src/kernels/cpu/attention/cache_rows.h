@@ -1,0 +1,51 @@
+// Cache rows by position, as plain values: what code that is compiled for one instruction set needs of a CacheView.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/pages.h"
+
+namespace reckoner {
+
+struct CacheRows {
+  const std::byte* first = nullptr;  // this kind of row in page 0
+  std::int64_t page_bytes = 0;
+  std::int64_t row_bytes = 0;
+  std::int64_t width = 0;  // elements of a row
+  bool bf16 = false;
+
+  [[gnu::always_inline]] const std::byte* row(const std::int32_t* pages, std::int64_t position) const {
+    return first + pages[position / kPageTokens] * page_bytes + position % kPageTokens * row_bytes;
+  }
+};
+
+inline CacheRows cache_rows(const CacheView& cache) {
+  CHECK(cache.dtype == DType::f32 || cache.dtype == DType::bf16, "a cache holds f32 or bf16");
+  return {.first = cache.base + cache.offset_bytes,
+          .page_bytes = cache.page_bytes,
+          .row_bytes = cache.row_bytes(),
+          .width = cache.row_elements,
+          .bf16 = cache.dtype == DType::bf16};
+}
+
+// Both attention kernels multiply a block of cache rows with a panel of heads: the query is laid out [dim][kHeadLanes] (heads along the
+// vector), the cache rows as [dim / kChunk][key][kChunk] floats, so that one element of a row is broadcast against 16 heads. Nothing is
+// summed across a vector, each (key, head) sum runs over dim in order whatever stands beside it, and any dim works (filled up with zeros).
+inline constexpr std::int64_t kHeadLanes = 16;
+inline constexpr std::int64_t kChunk = 16;
+inline constexpr std::int64_t kBlockKeys = 64;
+// One row more than a block has: 4 KiB exactly would put all chunks of a row into one set of the cache.
+inline constexpr std::int64_t kChunkStride = (kBlockKeys + 1) * kChunk;
+
+inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+inline std::int64_t chunks_of(std::int64_t elements) { return (elements + kChunk - 1) / kChunk; }
+inline std::int64_t head_groups(std::int64_t heads) { return (heads + kHeadLanes - 1) / kHeadLanes; }
+// Floats of a packed block of rows, and of the panel of one group of heads.
+inline std::int64_t packed_floats(std::int64_t width) { return chunks_of(width) * kChunkStride; }
+inline std::int64_t panel_floats(std::int64_t width) { return chunks_of(width) * kChunk * kHeadLanes; }
+
+// panel[d][head] = q[head][d] * factor for the `heads` <= kHeadLanes rows of q [heads, width]; zeros elsewhere.
+void make_panel(const float* q, std::int64_t heads, std::int64_t width, float factor, float* panel);
+
+}  // namespace reckoner

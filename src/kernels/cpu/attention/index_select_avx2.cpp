@@ -1,0 +1,1 @@
+#include "kernels/cpu/attention/index_select.inc.h"

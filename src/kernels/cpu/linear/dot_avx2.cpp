@@ -1,0 +1,12 @@
+#include "kernels/cpu/linear/dot_formats_avx2.inc.h"
+//
+#include "kernels/cpu/linear/dot.inc.h"
+
+namespace reckoner::avx2 {
+
+constinit const DotCore kDotF32 = dot_core<F32Format>();
+constinit const DotCore kDotF16 = dot_core<F16Format>();
+constinit const DotCore kDotBf16 = dot_core<Bf16Format>();
+constinit const DotCore kDotNvfp4 = dot_core<Nvfp4Format>();
+
+}  // namespace reckoner::avx2

@@ -1,0 +1,1 @@
+#include "kernels/cpu/rows/rows.inc.h"

@@ -1,0 +1,186 @@
+// What numerics tests are made of: seeded random tensors, weights in every format, memory that notices writes beyond its end.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/catalogue.h"
+#include "quant/format.h"
+#include "quant/nvfp4.h"
+#include "tensor/dtype.h"
+
+namespace reckoner {
+
+// The same numbers on every machine and standard library: only the engine is used, not the library's distributions.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : engine_(seed) {}
+  std::int64_t below(std::int64_t count) { return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(count)); }
+  // In [-1, 1).
+  float uniform() { return static_cast<float>(static_cast<std::int32_t>(engine_() >> 32)) * 0x1p-31f; }
+  template <class T>
+  const T& one_of(const std::vector<T>& list) {
+    return list[static_cast<std::size_t>(below(static_cast<std::int64_t>(list.size())))];
+  }
+  std::vector<float> floats(std::int64_t count) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = uniform();
+    return values;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+// Memory of exactly `size` bytes, `misalignment` bytes beyond a multiple of 64, between borders that untouched() checks.
+class GuardedBytes {
+ public:
+  explicit GuardedBytes(std::int64_t size, std::int64_t misalignment = 0) : size_(size), buffer_(size + misalignment + 2 * kBorder) {
+    std::memset(buffer_.data(), kMark, static_cast<std::size_t>(buffer_.size_bytes()));
+    begin_ = buffer_.data() + kBorder + misalignment;
+  }
+  std::byte* data() const { return begin_; }
+  std::int64_t size() const { return size_; }
+  bool untouched() const {
+    const auto marked = [](const std::byte* first, const std::byte* end) {
+      for (; first != end; ++first) {
+        if (*first != static_cast<std::byte>(kMark)) return false;
+      }
+      return true;
+    };
+    return marked(buffer_.data(), begin_) && marked(begin_ + size_, buffer_.data() + buffer_.size_bytes());
+  }
+
+ private:
+  static constexpr std::int64_t kBorder = 128;
+  static constexpr int kMark = 0xa5;  // as a float of four: -2.9e-16
+  std::int64_t size_;
+  Buffer buffer_;
+  std::byte* begin_;
+};
+
+// A tensor with its memory.
+class OwnedTensor {
+ public:
+  OwnedTensor(DType dtype, const Shape& shape)
+      : bytes_(shape.elements() * size_bytes(dtype)), tensor_{.data = bytes_.data(), .dtype = dtype, .shape = shape} {}
+  OwnedTensor(const Shape& shape, const std::vector<float>& values) : OwnedTensor(DType::f32, shape) {
+    CHECK(static_cast<std::int64_t>(values.size()) == shape.elements());
+    std::memcpy(tensor_.data, values.data(), values.size() * sizeof(float));
+  }
+  OwnedTensor(const Shape& shape, const std::vector<std::int32_t>& values) : OwnedTensor(DType::i32, shape) {
+    CHECK(static_cast<std::int64_t>(values.size()) == shape.elements());
+    std::memcpy(tensor_.data, values.data(), values.size() * sizeof(std::int32_t));
+  }
+  const Tensor& operator*() const { return tensor_; }
+  const Tensor* operator->() const { return &tensor_; }
+  bool untouched_around() const { return bytes_.untouched(); }
+
+ private:
+  GuardedBytes bytes_;
+  Tensor tensor_;
+};
+
+// IEEE half bits of a float, for magnitudes below 65504: truncated, which is all that making up a weight needs.
+inline std::uint16_t f32_to_f16_truncated(float value) {
+  const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
+  const float magnitude = std::fabs(value);
+  if (magnitude < 0x1p-14f) return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(magnitude * 0x1p24f));
+  int exponent = 0;
+  const float fraction = std::frexp(magnitude, &exponent);  // in [0.5, 1)
+  return static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) | (static_cast<int>(fraction * 2048.0f) - 1024));
+}
+
+// A weight with its memory: in heap blocks of exactly its size (so that AddressSanitizer sees every byte read beyond), off by
+// `misalignment` bytes.
+class OwnedWeight {
+ public:
+  OwnedWeight(QuantFormat format, std::int64_t rows, std::int64_t cols, Random& random) {
+    weight_ = {.format = format, .rows = rows, .cols = cols, .name = "test.weight"};
+    const std::vector<float> values = random.floats(rows * cols);
+    if (format == QuantFormat::nvfp4) {
+      const Nvfp4Matrix packed = pack_nvfp4(with_uneven_blocks(values, random), rows, cols);
+      weight_.scale = packed.weight.scale;
+      weight_.data = keep(data_, packed.data.data(), packed.data.size(), 1 + random.below(15));
+      weight_.scales = keep(scales_, packed.scales.data(), packed.scales.size(), 1 + random.below(15));
+      return;
+    }
+    std::vector<std::byte> bytes;
+    for (const float value : values) append(bytes, format, value);
+    weight_.data = keep(data_, bytes.data(), bytes.size(), random.below(4) * 2 + random.below(2));
+  }
+  OwnedWeight(OwnedWeight&&) = default;
+  OwnedWeight& operator=(OwnedWeight&&) = default;
+  const Weight& operator*() const { return weight_; }
+
+ private:
+  // Scales from the smallest denormal to the largest.
+  static std::vector<float> with_uneven_blocks(std::vector<float> values, Random& random) {
+    for (std::size_t block = 0; block < values.size() / 16; ++block) {
+      const float factor = std::ldexp(1.0f, static_cast<int>(-random.below(20)));
+      for (std::size_t i = 0; i < 16; ++i) values[block * 16 + i] *= factor;
+    }
+    return values;
+  }
+  static void append(std::vector<std::byte>& bytes, QuantFormat format, float value) {
+    std::byte element[4];
+    if (format == QuantFormat::f32) {
+      std::memcpy(element, &value, 4);
+    } else {
+      const std::uint16_t bits = format == QuantFormat::bf16 ? f32_to_bf16(value) : f32_to_f16_truncated(value);
+      std::memcpy(element, &bits, 2);
+    }
+    bytes.insert(bytes.end(), element, element + (format == QuantFormat::f32 ? 4 : 2));
+  }
+  static const std::byte* keep(std::vector<std::byte>& memory, const std::byte* bytes, std::size_t size, std::int64_t misalignment) {
+    memory.reserve(size + static_cast<std::size_t>(misalignment));
+    memory.resize(static_cast<std::size_t>(misalignment));
+    memory.insert(memory.end(), bytes, bytes + size);
+    return memory.data() + misalignment;
+  }
+  std::vector<std::byte> data_, scales_;
+  Weight weight_;
+};
+
+// Rows of `w` as floats.
+inline std::vector<float> dequantised(const Weight& w) {
+  std::vector<float> values(static_cast<std::size_t>(w.rows * w.cols));
+  for (std::int64_t row = 0; row < w.rows; ++row) info(w.format).dequantise(w, row, 0, w.cols, values.data() + row * w.cols);
+  return values;
+}
+
+// Runs a kernel as a step does: on `threads` threads, with a workspace of exactly the size that it asks for.
+template <class Args>
+void run_kernel(const Kernel<Args>& kernel, const Args& args, int threads) {
+  ASSERT_TRUE(check(args).ok()) << check(args).error().what;
+  ThreadPool pool(threads);
+  const GuardedBytes workspace(kernel.workspace_bytes(args, threads));
+  Lane lane{pool, workspace.data()};
+  kernel.run(args, lane);
+  EXPECT_TRUE(workspace.untouched()) << kernel.name << " wrote beyond its workspace";
+}
+
+// Calls body(kernel, key) for every kernel of the op, but the reference, that this machine can run, and each key that it serves.
+template <class Args, class Body>
+void for_each_kernel(Body&& body) {
+  const DeviceInfo device = detect_cpu();
+  const Catalogue catalogue = cpu_catalogue();
+  for (const Kernel<Args>& kernel : catalogue.of<Args>()) {
+    if (kernel.name.ends_with(".reference")) continue;
+    for (int format = 0; format < kQuantFormats; ++format) {
+      for (const Precision precision : {Precision::exact, Precision::fast}) {
+        const Key key{precision, static_cast<QuantFormat>(format)};
+        if (!kernel.supports(key, device).yes) continue;
+        SCOPED_TRACE(std::string(kernel.name) + (precision == Precision::exact ? ", exact" : ", fast"));
+        body(kernel, key);
+      }
+    }
+  }
+}
+
+}  // namespace reckoner

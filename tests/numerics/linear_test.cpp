@@ -1,0 +1,494 @@
+// Every kernel of linear, linear_experts, latent_query and latent_value that this machine can run: against the reference, within the
+// derived tolerance; and what the tolerance does not say: same bits for any number of threads and (exact) whatever else is in the batch.
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "cases.h"
+
+namespace reckoner {
+namespace {
+
+constexpr int kCases = 48;  // of each op, kernel and key
+
+using Floats = std::vector<float>;
+
+bool is_odd_width(QuantFormat format) { return format != QuantFormat::nvfp4; }
+
+std::int64_t some_cols(Random& random, QuantFormat format) {
+  const std::vector<std::int64_t> blocks = {16, 32, 48, 64, 80, 112, 128, 240, 256, 272, 768, 784, 1040, 1536, 2064, 6144 + 16};
+  const std::vector<std::int64_t> any = {1, 2, 15, 16, 17, 31, 33, 48, 63, 64, 65, 80, 127, 129, 767, 769, 1040, 1535, 1537, 2064, 6144 + 16};
+  return random.one_of(is_odd_width(format) ? any : blocks);
+}
+
+std::int64_t some_rows(Random& random) { return random.one_of<std::int64_t>({1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 63, 64, 65, 67}); }
+
+std::int64_t some_tokens(Random& random) { return random.one_of<std::int64_t>({1, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 18, 37, 40}); }
+
+bool same_bits(const float* a, const float* b, std::int64_t count) {
+  return std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(float)) == 0;
+}
+
+// Fails unless each |found - expected| <= tolerance * the sum of magnitudes behind it, plus what denormals may lose.
+void expect_close(const Tensor& found, const Floats& expected, const Floats& magnitudes, double tolerance, std::int64_t terms) {
+  const double slack = static_cast<double>(terms) * 0x1p-126;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const double error = std::fabs(static_cast<double>(found.f32()[i]) - expected[i]);
+    // Written so that a NaN fails.
+    if (!(error <= tolerance * magnitudes[i] + slack)) {
+      ADD_FAILURE() << "element " << i << " of " << found.shape.to_string() << ": found " << found.f32()[i] << ", expected " << expected[i]
+                    << ", allowed error " << tolerance * magnitudes[i] + slack;
+      return;
+    }
+  }
+}
+
+// ---- linear ----
+
+struct LinearCase {
+  OwnedWeight w;
+  OwnedTensor x;  // [tokens, in]
+  OwnedTensor y;  // [tokens, out]
+
+  LinearCase(QuantFormat format, std::int64_t tokens, std::int64_t out, std::int64_t in, Random& random)
+      : w(format, out, in, random), x({tokens, in}, random.floats(tokens * in)), y(DType::f32, {tokens, out}) {}
+  LinearArgs args(Precision precision) const { return {.x = *x, .w = *w, .y = *y, .precision = precision}; }
+};
+
+std::string describe(const LinearCase& c) {
+  return c.x->shape.to_string() + " x " + Shape{(*c.w).rows, (*c.w).cols}.to_string() + "^T";
+}
+
+// sum_k |w_k x_k| of each element of y.
+Floats linear_magnitudes(const LinearCase& c) {
+  const Weight& w = *c.w;
+  const Floats values = dequantised(w);
+  Floats sums(static_cast<std::size_t>(c.y->shape.elements()));
+  for (std::int64_t i = 0; i < c.y->shape.elements(); ++i) {
+    const float* x = c.x->f32() + i / w.rows * w.cols;
+    const float* row = values.data() + i % w.rows * w.cols;
+    double sum = 0;
+    for (std::int64_t k = 0; k < w.cols; ++k) sum += std::fabs(static_cast<double>(x[k]) * row[k]);
+    sums[static_cast<std::size_t>(i)] = static_cast<float>(sum);
+  }
+  return sums;
+}
+
+Floats values_of(const Tensor& tensor) { return {tensor.f32(), tensor.f32() + tensor.shape.elements()}; }
+
+LinearCase some_linear_case(QuantFormat format, Random& random) {
+  return {format, some_tokens(random), some_rows(random), some_cols(random, format), random};
+}
+
+TEST(Linear, MatchesReference) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    Random random(1);
+    for (int i = 0; i < kCases; ++i) {
+      const LinearCase c = some_linear_case(key.format, random);
+      SCOPED_TRACE(describe(c));
+      reference(c.args(key.precision));
+      const Floats expected = values_of(*c.y);
+      run_kernel(kernel, c.args(key.precision), 1 + i % 3);
+      expect_close(*c.y, expected, linear_magnitudes(c), linear_tolerance(key.precision, (*c.w).cols), (*c.w).cols);
+      EXPECT_TRUE(c.y.untouched_around());
+    }
+  });
+}
+
+TEST(Linear, DoesNotDependOnThreads) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    Random random(2);
+    for (const std::int64_t tokens : {1, 3, 37, 200}) {
+      const LinearCase c(key.format, tokens, 67, 1040, random);
+      run_kernel(kernel, c.args(key.precision), 1);
+      const Floats expected = values_of(*c.y);
+      for (const int threads : {2, 3, 5}) {
+        run_kernel(kernel, c.args(key.precision), threads);
+        EXPECT_TRUE(same_bits(c.y->f32(), expected.data(), c.y->shape.elements())) << tokens << " tokens, " << threads << " threads";
+      }
+    }
+  });
+}
+
+// Each row of y of a case, from a call with that row of x alone.
+void expect_rows_independent(const Kernel<LinearArgs>& kernel, const LinearArgs& args) {
+  const Floats together = values_of(args.y);
+  const std::int64_t out = args.w.rows;
+  for (std::int64_t token = 0; token < args.x.dim(0); ++token) {
+    LinearArgs alone = args;
+    alone.x = args.x.rows(token, 1);
+    alone.y = args.y.rows(token, 1);
+    run_kernel(kernel, alone, 1 + static_cast<int>(token % 3));
+    EXPECT_TRUE(same_bits(alone.y.f32(), together.data() + token * out, out)) << "token " << token << " of " << args.x.dim(0);
+  }
+}
+
+TEST(Linear, ExactDoesNotDependOnTheBatch) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    if (key.precision != Precision::exact) return;
+    Random random(3);
+    for (const std::int64_t tokens : {2, 3, 4, 5, 6, 37}) {
+      const LinearCase c(key.format, tokens, some_rows(random), some_cols(random, key.format), random);
+      SCOPED_TRACE(describe(c));
+      run_kernel(kernel, c.args(key.precision), 2);
+      expect_rows_independent(kernel, c.args(key.precision));
+    }
+  });
+}
+
+TEST(Linear, BadTokenStaysInItsRow) {
+  constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()};
+  for_each_kernel<LinearArgs>([&](const Kernel<LinearArgs>& kernel, const Key& key) {
+    Random random(4);
+    for (const std::int64_t tokens : {2, 4, 13}) {
+      for (const float bad : kBad) {
+        const LinearCase c(key.format, tokens, 9, 48, random);
+        run_kernel(kernel, c.args(key.precision), 2);
+        const Floats clean = values_of(*c.y);
+        c.x->f32()[1 * 48 + 47] = bad;
+        run_kernel(kernel, c.args(key.precision), 2);
+        for (std::int64_t token = 0; token < tokens; ++token) {
+          const float* y = c.y->f32() + token * 9;
+          const bool as_it_should = token == 1 ? std::none_of(y, y + 9, [](float value) { return std::isfinite(value); })
+                                               : same_bits(y, clean.data() + token * 9, 9);
+          EXPECT_TRUE(as_it_should) << "token " << token;
+        }
+      }
+    }
+  });
+}
+
+TEST(Linear, NanScaleIsNotHidden) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    if (key.format != QuantFormat::nvfp4) return;
+    Random random(5);
+    for (const std::int64_t tokens : {1, 9}) {
+      const LinearCase c(key.format, tokens, 3, 64, random);
+      const_cast<std::byte*>((*c.w).scales)[4 + 2] = std::byte{0x7f};  // row 1, block 2
+      run_kernel(kernel, c.args(key.precision), 1);
+      for (std::int64_t i = 0; i < tokens * 3; ++i) EXPECT_EQ(std::isnan(c.y->f32()[i]), i % 3 == 1) << i;
+    }
+  });
+}
+
+TEST(Linear, LongPromptIsCutToBoundTheWorkspace) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    const LinearArgs args{.x = {.shape = {100'000, 6144}},
+                          .w = {.format = key.format, .rows = 2048, .cols = 6144},
+                          .y = {.shape = {100'000, 2048}},
+                          .precision = key.precision};
+    EXPECT_LE(kernel.workspace_bytes(args, 16), 24 << 20);
+  });
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    if (!kernel.name.ends_with("avx512bf16") && !kernel.name.ends_with("bf16.avx2")) return;
+    Random random(6);
+    const LinearCase c(key.format, 1100, 4, 8192, random);  // more than one part
+    reference(c.args(key.precision));
+    const Floats expected = values_of(*c.y);
+    run_kernel(kernel, c.args(key.precision), 2);
+    expect_close(*c.y, expected, linear_magnitudes(c), linear_tolerance(key.precision, 8192), 8192);
+  });
+}
+
+// ---- linear_experts ----
+
+struct ExpertsCase {
+  std::vector<OwnedWeight> owners;
+  std::vector<Weight> experts;
+  std::vector<std::int32_t> begin, tokens_of_slots;
+  OwnedTensor begin_tensor, tokens_tensor;
+  OwnedTensor x;  // [tokens or slots, in]
+  OwnedTensor y;  // [slots, out]
+  LinearExpertsArgs::Rows rows;
+
+  // `choose(token, rank)`: the expert of a token's rank-th choice.
+  using Choose = std::function<std::int64_t(std::int64_t token, std::int64_t rank)>;
+  ExpertsCase(QuantFormat format, std::int64_t expert_count, std::int64_t tokens, std::int64_t top_k, std::int64_t out, std::int64_t in,
+              LinearExpertsArgs::Rows x_rows, const Choose& choose, Random& random)
+      : owners(some_weights(format, expert_count, out, in, random)),
+        experts(views(owners)),
+        begin(static_cast<std::size_t>(expert_count) + 1),
+        tokens_of_slots(sorted_slots(expert_count, tokens, top_k, choose, begin)),
+        begin_tensor({expert_count + 1}, begin),
+        tokens_tensor({tokens * top_k}, tokens_of_slots),
+        x({x_rows == LinearExpertsArgs::Rows::by_token ? tokens : tokens * top_k, in},
+          random.floats((x_rows == LinearExpertsArgs::Rows::by_token ? tokens : tokens * top_k) * in)),
+        y(DType::f32, {tokens * top_k, out}),
+        rows(x_rows) {}
+
+  LinearExpertsArgs args(Precision precision) const {
+    return {.x = *x,
+            .experts = experts,
+            .slots = {.begin = *begin_tensor, .tokens = *tokens_tensor},
+            .rows = rows,
+            .y = *y,
+            .precision = precision};
+  }
+
+  static std::vector<OwnedWeight> some_weights(QuantFormat format, std::int64_t count, std::int64_t out, std::int64_t in, Random& random) {
+    std::vector<OwnedWeight> weights;
+    for (std::int64_t i = 0; i < count; ++i) weights.emplace_back(format, out, in, random);
+    return weights;
+  }
+  static std::vector<Weight> views(const std::vector<OwnedWeight>& owners) {
+    std::vector<Weight> weights;
+    for (const OwnedWeight& owner : owners) weights.push_back(*owner);
+    return weights;
+  }
+  static std::vector<std::int32_t> sorted_slots(std::int64_t experts, std::int64_t tokens, std::int64_t top_k, const Choose& choose,
+                                                std::vector<std::int32_t>& begin) {
+    std::vector<std::int32_t> slots;
+    for (std::int64_t expert = 0; expert < experts; ++expert) {
+      begin[static_cast<std::size_t>(expert)] = static_cast<std::int32_t>(slots.size());
+      for (std::int64_t token = 0; token < tokens; ++token) {
+        for (std::int64_t rank = 0; rank < top_k; ++rank) {
+          if (choose(token, rank) == expert) slots.push_back(static_cast<std::int32_t>(token));
+        }
+      }
+    }
+    begin.back() = static_cast<std::int32_t>(slots.size());
+    return slots;
+  }
+};
+
+// One slot's linear layer: what a kernel of linear_experts must reproduce.
+LinearArgs linear_of_slot(const LinearExpertsArgs& args, std::int64_t slot, const Tensor& y) {
+  std::size_t expert = 0;
+  while (args.slots.begin.i32()[expert + 1] <= slot) ++expert;
+  const std::int64_t row = args.rows == LinearExpertsArgs::Rows::by_token ? args.slots.tokens.i32()[slot] : slot;
+  return {.x = args.x.rows(row, 1), .w = args.experts[expert], .y = y, .precision = args.precision};
+}
+
+// Routes tokens in one of several ways: spread, all to one expert, only to the last ones, uneven.
+ExpertsCase some_experts_case(QuantFormat format, int i, Random& random) {
+  const std::int64_t experts = random.one_of<std::int64_t>({8, 9, 16});
+  const std::int64_t top_k = 1 + random.below(8);
+  const std::int64_t tokens = some_tokens(random);
+  const std::int64_t step = 1 + random.below(experts - 1);
+  const ExpertsCase::Choose ways[] = {
+      [=](std::int64_t token, std::int64_t rank) { return (token * step + rank) % experts; },
+      [=](std::int64_t, std::int64_t rank) { return rank; },
+      [=](std::int64_t, std::int64_t rank) { return experts - 1 - rank; },
+      [=](std::int64_t token, std::int64_t rank) { return token % 5 == 0 ? (token + rank) % experts : rank; },
+  };
+  const auto rows = i % 2 == 0 ? LinearExpertsArgs::Rows::by_token : LinearExpertsArgs::Rows::by_slot;
+  const std::int64_t in = random.one_of<std::int64_t>({16, 48, 80, 272, 1040});
+  return {format, experts, tokens, top_k, some_rows(random), in, rows, ways[i % 4], random};
+}
+
+TEST(LinearExperts, MatchesReference) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    Random random(11);
+    for (int i = 0; i < kCases; ++i) {
+      const ExpertsCase c = some_experts_case(key.format, i, random);
+      SCOPED_TRACE(c.x->shape.to_string() + " -> " + c.y->shape.to_string());
+      const LinearExpertsArgs args = c.args(key.precision);
+      reference(args);
+      const Floats expected = values_of(*c.y);
+      run_kernel(kernel, args, 1 + i % 3);
+      Floats magnitudes;
+      for (std::int64_t slot = 0; slot < args.y.dim(0); ++slot) {
+        const LinearArgs linear = linear_of_slot(args, slot, args.y.rows(slot, 1));
+        const Floats w = dequantised(linear.w);
+        for (std::int64_t out = 0; out < linear.w.rows; ++out) {
+          const float* row = w.data() + out * linear.w.cols;
+          magnitudes.push_back(std::inner_product(row, row + linear.w.cols, linear.x.f32(), 0.0f, std::plus<>(),
+                                                  [](float a, float b) { return std::fabs(a * b); }));
+        }
+      }
+      expect_close(*c.y, expected, magnitudes, linear_tolerance(key.precision, c.experts.front().cols), c.experts.front().cols);
+      EXPECT_TRUE(c.y.untouched_around());
+    }
+  });
+}
+
+TEST(LinearExperts, DoesNotDependOnThreads) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    Random random(12);
+    for (int i = 0; i < 8; ++i) {
+      const ExpertsCase c = some_experts_case(key.format, i, random);
+      run_kernel(kernel, c.args(key.precision), 1);
+      const Floats expected = values_of(*c.y);
+      for (const int threads : {2, 3}) {
+        run_kernel(kernel, c.args(key.precision), threads);
+        EXPECT_TRUE(same_bits(c.y->f32(), expected.data(), c.y->shape.elements())) << threads << " threads";
+      }
+    }
+  });
+}
+
+// In `exact` a slot gets the bits that `linear` on the same instruction set gives its token alone.
+TEST(LinearExperts, ExactDoesNotDependOnTheBatch) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    if (key.precision != Precision::exact) return;
+    const std::string linear_name = "linear" + std::string(kernel.name.substr(kernel.name.find('.')));
+    const Catalogue catalogue = cpu_catalogue();
+    const auto& list = catalogue.of<LinearArgs>();
+    const auto linear = std::find_if(list.begin(), list.end(), [&](const Kernel<LinearArgs>& k) { return k.name == linear_name; });
+    ASSERT_NE(linear, list.end()) << linear_name;
+    Random random(13);
+    for (int i = 0; i < 8; ++i) {
+      const ExpertsCase c = some_experts_case(key.format, i, random);
+      const LinearExpertsArgs args = c.args(key.precision);
+      run_kernel(kernel, args, 2);
+      const OwnedTensor alone(DType::f32, {1, args.y.dim(1)});
+      for (std::int64_t slot = 0; slot < args.y.dim(0); slot += 3) {
+        run_kernel(*linear, linear_of_slot(args, slot, *alone), 1);
+        EXPECT_TRUE(same_bits(alone->f32(), args.y.rows(slot, 1).f32(), args.y.dim(1))) << "slot " << slot;
+      }
+    }
+  });
+}
+
+TEST(LinearExperts, NoTokensToAnyExpert) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    Random random(14);
+    const ExpertsCase c(
+        key.format, 4, 2, 1, 5, 32, LinearExpertsArgs::Rows::by_token, [](std::int64_t token, std::int64_t) { return token; }, random);
+    for (int i = 0; i < 5; ++i) c.begin_tensor->i32()[i] = 0;
+    const Floats before = values_of(*c.y);
+    run_kernel(kernel, c.args(key.precision), 2);
+    EXPECT_TRUE(same_bits(c.y->f32(), before.data(), 2 * 5));
+  });
+}
+
+TEST(LinearExperts, LongPromptIsCutToBoundTheWorkspace) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    if (!kernel.name.ends_with("avx512bf16") && !kernel.name.ends_with("bf16.avx2")) return;
+    Random random(15);
+    for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
+      const ExpertsCase c(
+          key.format, 3, 1100, 2, 3, 8192, rows, [](std::int64_t token, std::int64_t rank) { return (token + rank) % 2; }, random);
+      const LinearExpertsArgs args = c.args(key.precision);
+      EXPECT_LE(kernel.workspace_bytes(args, 2), 20 << 20);
+      reference(args);
+      const Floats expected = values_of(*c.y);
+      run_kernel(kernel, args, 2);
+      const Floats magnitudes(expected.size(), 8192.0f / 4);  // the mean product of two numbers in [0, 1)
+      expect_close(*c.y, expected, magnitudes, linear_tolerance(key.precision, 8192), 8192);
+    }
+  });
+}
+
+// ---- latent_query, latent_value ----
+
+struct LatentShape {
+  std::int64_t tokens, heads, nope, v, rope, latent;
+};
+
+LatentShape some_latent_shape(QuantFormat format, Random& random) {
+  const std::vector<std::int64_t> any = {1, 7, 16, 33, 64, 80, 100, 512};
+  const std::vector<std::int64_t> blocks = {16, 32, 48, 64, 80, 112, 512};
+  return {.tokens = some_tokens(random),
+          .heads = 1 + random.below(4),
+          .nope = random.one_of<std::int64_t>({1, 3, 4, 5, 16, 33, 128, 192}),
+          .v = random.one_of<std::int64_t>({1, 4, 31, 64, 67, 128}),
+          .rope = random.one_of<std::int64_t>({0, 2, 64}),
+          .latent = random.one_of(is_odd_width(format) ? any : blocks)};
+}
+
+struct LatentCase {
+  LatentShape shape;
+  OwnedWeight kv_b;     // [heads * (nope + v), latent]
+  OwnedTensor q;        // [tokens, heads, nope + rope]
+  OwnedTensor q_out;    // [tokens, heads, latent + rope]
+  OwnedTensor attended; // [tokens, heads, latent]
+  OwnedTensor value;    // [tokens, heads, v]
+
+  LatentCase(QuantFormat format, const LatentShape& s, Random& random)
+      : shape(s),
+        kv_b(format, s.heads * (s.nope + s.v), s.latent, random),
+        q({s.tokens, s.heads, s.nope + s.rope}, random.floats(s.tokens * s.heads * (s.nope + s.rope))),
+        q_out(DType::f32, {s.tokens, s.heads, s.latent + s.rope}),
+        attended({s.tokens, s.heads, s.latent}, random.floats(s.tokens * s.heads * s.latent)),
+        value(DType::f32, {s.tokens, s.heads, s.v}) {}
+
+  LatentQueryArgs args(const LatentQueryArgs*, Precision precision) const {
+    return {.q = *q, .kv_b = *kv_b, .nope = shape.nope, .y = *q_out, .precision = precision};
+  }
+  LatentValueArgs args(const LatentValueArgs*, Precision precision) const {
+    return {.x = *attended, .kv_b = *kv_b, .nope = shape.nope, .y = *value, .precision = precision};
+  }
+  std::int64_t terms(const LatentQueryArgs*) const { return shape.nope; }
+  std::int64_t terms(const LatentValueArgs*) const { return shape.latent; }
+
+  // The same sums with magnitudes for numbers: the reference on absolute values of plain weights.
+  template <class Args>
+  Floats magnitudes() const {
+    Floats values = dequantised(*kv_b);
+    for (float& number : values) number = std::fabs(number);
+    Weight plain = *kv_b;
+    plain.format = QuantFormat::f32;
+    plain.data = reinterpret_cast<const std::byte*>(values.data());
+    plain.scales = nullptr;
+    plain.scale = 1.0f;
+    const Args mine = args(static_cast<Args*>(nullptr), Precision::exact);
+    const OwnedTensor y(DType::f32, mine.y.shape);
+    Floats input = values_of(input_of(mine));
+    for (float& number : input) number = std::fabs(number);
+    const OwnedTensor x(input_of(mine).shape, input);
+    Args absolute = mine;
+    input_of(absolute) = *x;
+    absolute.kv_b = plain;
+    absolute.y = *y;
+    reference(absolute);
+    return values_of(*y);
+  }
+  static Tensor& input_of(LatentQueryArgs& args) { return args.q; }
+  static Tensor& input_of(LatentValueArgs& args) { return args.x; }
+  static const Tensor& input_of(const LatentQueryArgs& args) { return args.q; }
+  static const Tensor& input_of(const LatentValueArgs& args) { return args.x; }
+};
+
+template <class Args>
+class Latent : public testing::Test {};
+using LatentOps = testing::Types<LatentQueryArgs, LatentValueArgs>;
+TYPED_TEST_SUITE(Latent, LatentOps);
+
+TYPED_TEST(Latent, MatchesReference) {
+  for_each_kernel<TypeParam>([](const Kernel<TypeParam>& kernel, const Key& key) {
+    Random random(21);
+    for (int i = 0; i < kCases; ++i) {
+      const LatentCase c(key.format, some_latent_shape(key.format, random), random);
+      const TypeParam args = c.args(static_cast<TypeParam*>(nullptr), key.precision);
+      SCOPED_TRACE(LatentCase::input_of(args).shape.to_string() + " -> " + args.y.shape.to_string());
+      reference(args);
+      const Floats expected = values_of(args.y);
+      run_kernel(kernel, args, 1 + i % 3);
+      const std::int64_t terms = c.terms(static_cast<TypeParam*>(nullptr));
+      expect_close(args.y, expected, c.template magnitudes<TypeParam>(), linear_tolerance(key.precision, terms), terms);
+      EXPECT_TRUE(c.q_out.untouched_around() && c.value.untouched_around());
+    }
+  });
+}
+
+TYPED_TEST(Latent, DoesNotDependOnThreadsOrTheBatch) {
+  for_each_kernel<TypeParam>([](const Kernel<TypeParam>& kernel, const Key& key) {
+    Random random(22);
+    for (const std::int64_t tokens : {1, 4, 7, 37}) {
+      LatentShape shape = some_latent_shape(key.format, random);
+      shape.tokens = tokens;
+      const LatentCase c(key.format, shape, random);
+      const TypeParam args = c.args(static_cast<TypeParam*>(nullptr), key.precision);
+      run_kernel(kernel, args, 1);
+      const Floats expected = values_of(args.y);
+      for (const int threads : {2, 3}) {
+        run_kernel(kernel, args, threads);
+        EXPECT_TRUE(same_bits(args.y.f32(), expected.data(), args.y.shape.elements())) << threads << " threads";
+      }
+      if (key.precision != Precision::exact) continue;
+      const std::int64_t row = args.y.shape.elements() / tokens;
+      for (std::int64_t token = 0; token < tokens; ++token) {
+        TypeParam alone = args;
+        LatentCase::input_of(alone) = LatentCase::input_of(args).rows(token, 1);
+        alone.y = args.y.rows(token, 1);
+        run_kernel(kernel, alone, 2);
+        EXPECT_TRUE(same_bits(alone.y.f32(), expected.data() + token * row, row)) << "token " << token << " of " << tokens;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace reckoner
