@@ -1,0 +1,86 @@
+#include "engine/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace reckoner {
+namespace {
+
+const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
+
+std::int32_t one(const SamplingParams& params, const TokenCounts& counts = {}, std::uint64_t draw = 0) {
+  return Sampler().sample(kLogits, params, counts, draw).token;
+}
+
+std::set<std::int32_t> possible(SamplingParams params, const TokenCounts& counts = {}) {
+  std::set<std::int32_t> seen;
+  for (std::uint64_t draw = 0; draw < 2000; ++draw) seen.insert(one(params, counts, draw));
+  return seen;
+}
+
+TEST(Sampler, GreedyTakesTheLargestAndTheLowestOfEquals) { EXPECT_EQ(one({.temperature = 0}), 1); }
+
+TEST(Sampler, LogprobIsThatOfTheModel) {
+  double sum = 0;
+  for (const float logit : kLogits) sum += std::exp(static_cast<double>(logit));
+  EXPECT_NEAR(Sampler().sample(kLogits, {.temperature = 0}, {}, 0).logprob, 3.0 - std::log(sum), 1e-9);
+}
+
+// Frequencies of 20,000 draws against the softmax, within five standard deviations.
+TEST(Sampler, DrawsFollowTheSoftmax) {
+  constexpr int kDraws = 20000;
+  std::vector<int> count(kLogits.size(), 0);
+  Sampler sampler;
+  for (std::uint64_t draw = 0; draw < kDraws; ++draw)
+    ++count[static_cast<std::size_t>(sampler.sample(kLogits, {.temperature = 2, .seed = 5}, {}, draw).token)];
+  double sum = 0;
+  for (const float logit : kLogits) sum += std::exp(logit / 2);
+  for (std::size_t i = 0; i < kLogits.size(); ++i) {
+    const double p = std::exp(kLogits[i] / 2) / sum;
+    EXPECT_NEAR(count[i], kDraws * p, 5 * std::sqrt(kDraws * p * (1 - p))) << i;
+  }
+}
+
+TEST(Sampler, TheSameSeedGivesTheSameTokens) {
+  for (std::uint64_t draw = 0; draw < 50; ++draw) EXPECT_EQ(one({.seed = 9}, {}, draw), one({.seed = 9}, {}, draw));
+  std::vector<std::int32_t> a;
+  std::vector<std::int32_t> b;
+  for (std::uint64_t draw = 0; draw < 50; ++draw) {
+    a.push_back(one({.seed = 1}, {}, draw));
+    b.push_back(one({.seed = 2}, {}, draw));
+  }
+  EXPECT_NE(a, b);
+}
+
+TEST(Sampler, CutsKeepWhatTheyShould) {
+  EXPECT_EQ(possible({.top_k = 1}), (std::set<std::int32_t>{1}));
+  EXPECT_EQ(possible({.top_k = 3}), (std::set<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(possible({.top_p = 0.5}), (std::set<std::int32_t>{1, 3}));  // 0.40 each, so the first alone does not reach 0.5
+  EXPECT_EQ(possible({.top_p = 1e-6}), (std::set<std::int32_t>{1}));
+  EXPECT_EQ(possible({.min_p = 0.3}), (std::set<std::int32_t>{1, 2, 3}));  // e^-1 = 0.37 stays, e^-2 = 0.14 goes
+  EXPECT_EQ(possible({.temperature = 100}), (std::set<std::int32_t>{0, 1, 2, 3, 4}));
+}
+
+TEST(Sampler, PenaltiesAndBias) {
+  TokenCounts counts;
+  counts.output[1] = 2;
+  counts.prompt[3] = 1;
+  EXPECT_EQ(one({.temperature = 0, .presence_penalty = 0.1}, counts), 3);
+  EXPECT_EQ(one({.temperature = 0, .repetition_penalty = 2}, counts), 2);  // both 3s become 1.5
+  EXPECT_EQ(one({.temperature = 0, .frequency_penalty = 0.6}, counts), 3);
+  EXPECT_EQ(one({.temperature = 0, .logit_bias = {{4, 100}}}), 4);
+}
+
+TEST(Sampler, ChecksItsRanges) {
+  EXPECT_TRUE(check({}, 10).ok());
+  EXPECT_EQ(check({.temperature = -1}, 10).error().what, "temperature: expected a number from 0 to 100, found -1");
+  EXPECT_EQ(check({.top_p = 0}, 10).error().what, "top_p: expected a number above 0, at most 1, found 0");
+  EXPECT_EQ(check({.min_p = std::numeric_limits<double>::quiet_NaN()}, 10).error().what, "min_p: expected a number from 0 to 1, found nan");
+  EXPECT_EQ(check({.logit_bias = {{10, 1}}}, 10).error().what, "logit_bias token: expected a token id below 10, found 10");
+}
+
+}  // namespace
+}  // namespace reckoner
