@@ -30,12 +30,15 @@ inline void pause_briefly() {
 
 }  // namespace
 
+// A loop is open from its start until the caller finds no item left. Workers enter it only while it is open, and the caller waits only for
+// those that did: a worker that sleeps, or whose core another program has, delays nobody.
 struct ThreadPool::State {
-  struct alignas(64) Loop {
-    std::atomic<std::int64_t> next{0};         // next item to hand out
-    std::atomic<std::uint64_t> generation{0};  // counts loops; workers wait for it to move
-    std::atomic<int> running{0};               // workers that have not finished the current loop
-  } loop;
+  static constexpr std::uint32_t kOpen = 1u << 31;
+
+  alignas(64) std::atomic<std::int64_t> next{0};         // item to hand out next
+  alignas(64) std::atomic<std::uint32_t> gate{0};        // kOpen, plus the number of workers inside
+  alignas(64) std::atomic<std::uint64_t> generation{0};  // counts loops; idle workers wait for it to move
+  // Of the open loop; written before the gate opens, not changed before all have left.
   std::int64_t items = 0;
   Call call = nullptr;
   void* context = nullptr;
@@ -46,14 +49,20 @@ struct ThreadPool::State {
   std::vector<std::thread> workers;
 
   void work(int thread) {
-    for (std::int64_t item; (item = loop.next.fetch_add(1, std::memory_order_relaxed)) < items;) call(context, item, thread);
+    for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) call(context, item, thread);
+  }
+
+  bool enter() {
+    std::uint32_t state = gate.load(std::memory_order_relaxed);
+    while ((state & kOpen) != 0) {
+      if (gate.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+    }
+    return false;
   }
 
   // Returns when a loop after `seen` has started or the pool stops.
   void wait_for_loop(std::uint64_t seen) {
-    const auto started = [&] {
-      return loop.generation.load(std::memory_order_acquire) != seen || stopping.load(std::memory_order_acquire);
-    };
+    const auto started = [&] { return generation.load(std::memory_order_acquire) != seen || stopping.load(std::memory_order_acquire); };
     const auto give_up = std::chrono::steady_clock::now() + kPollTime;
     while (std::chrono::steady_clock::now() < give_up) {
       for (int i = 0; i < 64; ++i) {
@@ -66,11 +75,13 @@ struct ThreadPool::State {
   }
 
   void serve(int thread) {
-    for (std::uint64_t seen = 0;; ++seen) {
+    for (std::uint64_t seen = 0;;) {
       wait_for_loop(seen);
       if (stopping.load(std::memory_order_acquire)) return;
+      seen = generation.load(std::memory_order_acquire);
+      if (!enter()) continue;
       work(thread);
-      loop.running.fetch_sub(1, std::memory_order_release);
+      gate.fetch_sub(1, std::memory_order_release);
     }
   }
 };
@@ -102,16 +113,17 @@ void ThreadPool::run(std::int64_t items, Call call, void* context) {
   state.items = items;
   state.call = call;
   state.context = context;
-  state.loop.next.store(0, std::memory_order_relaxed);
-  state.loop.running.store(static_cast<int>(state.workers.size()), std::memory_order_relaxed);
+  state.next.store(0, std::memory_order_relaxed);
+  state.gate.store(State::kOpen, std::memory_order_release);
   {
     // Under the lock, so that a worker about to sleep cannot miss it.
     const std::lock_guard lock(state.mutex);
-    state.loop.generation.fetch_add(1, std::memory_order_release);
+    state.generation.fetch_add(1, std::memory_order_release);
   }
   state.wake.notify_all();
   state.work(0);
-  for (int spins = 0; state.loop.running.load(std::memory_order_acquire) != 0; ++spins) {
+  state.gate.fetch_and(~State::kOpen, std::memory_order_relaxed);
+  for (int spins = 0; state.gate.load(std::memory_order_acquire) != 0; ++spins) {
     // A worker that lost its core to another program must be able to get it back.
     if (spins % 1024 == 1023) std::this_thread::yield();
     pause_briefly();

@@ -98,6 +98,7 @@ class Ops {
     if (planning_) {
       plan(args, kernel);
     } else {
+      CHECK(kernel.workspace_bytes(args, pool_.threads()) <= workspace_.size_bytes(), "a step that was not planned");
       Lane lane{pool_, workspace_.data()};
       const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       kernel.run(args, lane);
