@@ -50,28 +50,28 @@ void report(benchmark::State& state, const Bench& bench, const Cost& cost, std::
 
 void step(benchmark::State& state, Bench& bench, Precision precision, std::int64_t tokens, std::int64_t context) {
   Slice& slice = bench.use(precision);
-  slice.step(tokens, context);
+  slice.run(tokens, context);
   // Neighbours on a shared machine come and go: the yardstick is read beside each measurement.
   const double before = measure_read_bandwidth(bench.pool);
-  for (auto _ : state) slice.step(tokens, context);
+  for (auto _ : state) slice.run(tokens, context);
   report(state, bench, slice.cost(tokens, context), tokens, std::max(before, measure_read_bandwidth(bench.pool)));
 }
 
 void one_op(benchmark::State& state, Bench& bench, std::string_view op, Precision precision, std::int64_t tokens, std::int64_t context) {
   Slice& slice = bench.use(precision);
-  slice.step(tokens, context);
+  slice.run(tokens, context);
   std::chrono::nanoseconds took{};
   slice.runner().ops().observer = [&](std::string_view name, std::chrono::nanoseconds time) {
     took += name == op ? time : std::chrono::nanoseconds{};
   };
   for (auto _ : state) {
     took = {};
-    slice.step(tokens, context);
+    slice.run(tokens, context);
     state.SetIterationTime(std::chrono::duration<double>(took).count());
   }
   slice.runner().ops().observer = {};
   Cost cost;
-  for (const Ops::Call& call : slice.runner().plan(tokens, context)) {
+  for (const Ops::Call& call : slice.calls(tokens, context)) {
     if (call.op == op) cost += call.cost;
   }
   report(state, bench, cost, tokens, bench.bandwidth);

@@ -104,7 +104,7 @@ Slice::Slice(ThreadPool& pool, const Catalogue& catalogue, const DeviceInfo& dev
     for_each_place(rule, model_.config,
                    [&](WeightPlace place) { weight_bytes_ += reckoner::weight_bytes(rule.matrix(model_.weights, place)); });
   }
-  const StepLimits limits{.max_tokens = 512, .max_samples = 1, .max_context = max_context};
+  const StepLimits limits{.max_tokens = kChunk, .max_samples = 1, .max_context = max_context};
   runner_ = std::make_unique<StepRunner>(model_, catalogue, device, pool, precision, limits);
   cache_ = std::make_unique<KvPool>(kv_layout(model_.config, precision), KvPool::pages_for(max_context));
   const CacheView& view = cache_->layout().latent.front();
@@ -123,10 +123,26 @@ void Slice::step(std::int64_t tokens, std::int64_t context) {
   runner_->run(builder_.batch());
 }
 
+void Slice::run(std::int64_t tokens, std::int64_t context) {
+  for (std::int64_t done = 0; done < tokens; done += kChunk) {
+    const std::int64_t rows = std::min(kChunk, tokens - done);
+    step(rows, context - tokens + done + rows);
+  }
+}
+
 Cost Slice::cost(std::int64_t tokens, std::int64_t context) {
   Cost total;
-  for (const Ops::Call& call : runner_->plan(tokens, context)) total += call.cost;
+  for (const Ops::Call& call : calls(tokens, context)) total += call.cost;
   return total;
+}
+
+std::vector<Ops::Call> Slice::calls(std::int64_t tokens, std::int64_t context) {
+  std::vector<Ops::Call> all;
+  for (std::int64_t done = 0; done < tokens; done += kChunk) {
+    const std::int64_t rows = std::min(kChunk, tokens - done);
+    for (const Ops::Call& call : runner_->plan(rows, context - tokens + done + rows)) all.push_back(call);
+  }
+  return all;
 }
 
 }  // namespace reckoner

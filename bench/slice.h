@@ -35,16 +35,21 @@ class Slice {
  public:
   Slice(ThreadPool& pool, const Catalogue& catalogue, const DeviceInfo& device, Precision precision, std::int64_t max_context);
 
-  // One step of `tokens` rows that ends at a context of `context` tokens.
-  void step(std::int64_t tokens, std::int64_t context);
-  // What such a step must read, write and multiply at least.
+  static constexpr std::int64_t kChunk = 256;  // rows of a step, as the engine has it
+
+  // `tokens` rows that end at a context of `context` tokens, in steps of at most kChunk.
+  void run(std::int64_t tokens, std::int64_t context);
+  // What that must read, write and multiply at least.
   Cost cost(std::int64_t tokens, std::int64_t context);
+  std::vector<Ops::Call> calls(std::int64_t tokens, std::int64_t context);
 
   StepRunner& runner() { return *runner_; }
   std::int64_t weight_bytes() const { return weight_bytes_; }
   std::int64_t cache_bytes() const { return cache_->layout().page_bytes * cache_->pages(); }
 
  private:
+  void step(std::int64_t tokens, std::int64_t context);
+
   Model model_;
   std::unique_ptr<MadeUpWeights> source_;
   std::unique_ptr<StepRunner> runner_;

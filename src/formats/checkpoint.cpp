@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/json.h"
+#include "formats/remedy.h"
 
 namespace reckoner {
 namespace {
@@ -201,7 +202,7 @@ Result<Checkpoint> Checkpoint::open(const fs::path& folder) {
   std::optional<Index> index;
   std::error_code error;
   if (fs::exists(folder / kIndexName, error)) {
-    index = TRY(read_index(folder / kIndexName));
+    index = TRY(with_remedy(read_index(folder / kIndexName), kCorrectFile));
     checkpoint.files_ = TRY(open_shards(*index, folder));
   } else if (fs::exists(folder / kSingleName, error)) {
     checkpoint.files_.push_back(TRY(SafetensorsFile::open(folder / kSingleName)));
@@ -235,8 +236,7 @@ const Tensor* Checkpoint::find(std::string_view name) const {
 
 std::string Checkpoint::locate(std::string_view name) const {
   const CheckpointTensor* entry = search(tensors_, name);
-  if (entry == nullptr) return fmt::format("{}: no tensor '{}'", folder_.string(), name);
-  return fmt::format("{}: tensor '{}'", file_name(*entry->file), name);
+  return fmt::format("{}: tensor '{}'", entry == nullptr ? folder_.string() : file_name(*entry->file), name);
 }
 
 }  // namespace reckoner

@@ -35,7 +35,7 @@ class Checkpoint : public TensorSource {
   // Null when there is no such tensor.
   const Tensor* find(std::string_view name) const override;
   const CheckpointTensor* find_entry(std::string_view name) const;
-  // "model-00002-of-00003.safetensors: tensor 'x'", for messages; says so when there is no such tensor.
+  // "model-00002-of-00003.safetensors: tensor 'x'", for messages; with the folder when no file has that tensor.
   std::string locate(std::string_view name) const override;
 
   const std::vector<SafetensorsFile>& files() const { return files_; }

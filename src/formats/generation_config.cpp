@@ -5,6 +5,8 @@
 #include <limits>
 #include <system_error>
 
+#include "formats/remedy.h"
+
 namespace reckoner {
 namespace {
 
@@ -57,7 +59,7 @@ Result<GenerationConfig> read_generation_config(const std::filesystem::path& fol
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return GenerationConfig{};
   const JsonDocument document = TRY(read_json_file(path));
-  return parse_generation_config(document.root());
+  return with_remedy(parse_generation_config(document.root()), kCorrectFile);
 }
 
 }  // namespace reckoner

@@ -133,7 +133,7 @@ Status read_indexer_kinds(ConfigReader& reader, ModelConfig& config) {
   const std::string source = spellings.empty() ? "default" : spellings.front().source;
   if (config.indexer_kinds.front() != IndexerKind::full)
     return reader.object().error(fmt::format("{}: layer 0 is shared, but there is no layer before it to share with", source),
-                                 "layer 0 must be full");
+                                 "correct the file so that layer 0 is full, or download it again");
   std::string note = spellings.empty() ? "the file does not say; every layer owns an indexer" : "";
   for (const IndexerSpelling& other : spellings) {
     if (other.kinds == config.indexer_kinds) continue;

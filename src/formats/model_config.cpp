@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "formats/config_reader.h"
+#include "formats/remedy.h"
 
 namespace reckoner {
 namespace {
@@ -46,7 +47,8 @@ Status require_value(ConfigReader& reader, std::string_view key, std::string_vie
 // Error unless every one of these fields is present; `because` says what needs them.
 Status require_fields(ConfigReader& reader, std::initializer_list<std::string_view> keys, std::string_view because) {
   for (const std::string_view key : keys) {
-    if (!TRY(reader.field(key))) return reader.object().error(fmt::format("field '{}' is missing: {}", key, because), "add the field");
+    if (!TRY(reader.field(key)))
+      return reader.object().error(fmt::format("field '{}' is missing: {}", key, because), "add the field, or download the file again");
   }
   return {};
 }
@@ -175,7 +177,7 @@ Status check_mlp_sizes(ConfigReader& reader, const ModelConfig& config) {
 
 std::string ids_text(const std::vector<std::int64_t>& ids) { return ids.empty() ? "none" : fmt::format("{}", fmt::join(ids, ", ")); }
 
-Status read_special_tokens(ConfigReader& reader, ModelConfig& config) {
+Status read_special_tokens(ConfigReader& reader, const std::optional<JsonNode>& generation_config, ModelConfig& config) {
   const auto optional_id = [&](std::string_view key, std::optional<std::int64_t>& id) -> Status {
     std::int64_t value = -1;  // some files write "none" so
     TRY(reader.read(key, value, -1, config.vocab_size - 1));
@@ -195,9 +197,10 @@ Status read_special_tokens(ConfigReader& reader, ModelConfig& config) {
                                                  : "config.json",
                              overruled ? fmt::format("config.json says {}; generation_config.json wins", ids_text(own)) : ""});
   for (const std::int64_t id : config.eos_token_ids) {
-    if (id >= config.vocab_size)
-      return reader.object().error(fmt::format("end-of-sequence token {} is outside of the vocabulary of {} tokens", id, config.vocab_size),
-                                   "correct eos_token_id in config.json or generation_config.json");
+    if (id < config.vocab_size) continue;
+    const JsonNode& source = generation.empty() ? reader.object() : *generation_config;
+    return source.error(fmt::format("field 'eos_token_id': expected ids below vocab_size = {}, found {}", config.vocab_size, id),
+                        "check that the file belongs to this model, or download it again");
   }
   return {};
 }
@@ -246,7 +249,7 @@ Result<ModelConfig> parse_model_config(const JsonNode& root, const std::optional
   TRY(read_rope(reader, config));
   TRY(read_layer_kinds(reader, config));
   TRY(check_mlp_sizes(reader, config));
-  TRY(read_special_tokens(reader, config));
+  TRY(read_special_tokens(reader, generation_config, config));
   static_cast<void>(TRY(reader.field("quantization_config")));  // read by quant_metadata
   TRY(account_for_fields(reader, config));
   return config;
@@ -256,9 +259,9 @@ Result<ModelConfig> read_model_config(const std::filesystem::path& folder) {
   const JsonDocument config = TRY(read_json_file(folder / "config.json"));
   const std::filesystem::path path = folder / "generation_config.json";
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return parse_model_config(config.root(), std::nullopt);
+  if (!std::filesystem::exists(path, error)) return with_remedy(parse_model_config(config.root(), std::nullopt), kCorrectFile);
   const JsonDocument generation_config = TRY(read_json_file(path));
-  return parse_model_config(config.root(), generation_config.root());
+  return with_remedy(parse_model_config(config.root(), generation_config.root()), kCorrectFile);
 }
 
 Status require(const ModelConfig& config, std::span<const std::string_view> fields) {

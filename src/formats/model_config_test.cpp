@@ -139,7 +139,7 @@ TEST(ModelConfig, EachKindOfMistakeHasItsMessage) {
        "field 'rope_scaling.attention_factor': is not supported"},
       {"partial", R"("kv_lora_rank": null, "head_dim": 16, "partial_rotary_factor": 0.3)",
        "expected an even number of rotated dimensions, found head_dim 16 x partial_rotary_factor 0.3"},
-      {"eos outside", R"("eos_token_id": [1, 320])", "end-of-sequence token 320 is outside of the vocabulary of 320 tokens"},
+      {"eos outside", R"("eos_token_id": [1, 320])", "field 'eos_token_id': expected ids below vocab_size = 320, found 320"},
       {"eos text", R"("eos_token_id": "</s>")",
        "field 'eos_token_id': expected an integer from 0 to 2147483647, found the string \"</s>\""},
       {"pad", R"("pad_token_id": 320)", "field 'pad_token_id': expected an integer from -1 to 319, found the number 320"},

@@ -6,6 +6,8 @@
 #include <array>
 #include <system_error>
 
+#include "formats/remedy.h"
+
 namespace reckoner {
 namespace {
 
@@ -178,9 +180,9 @@ Result<QuantMetadata> read_quant_metadata(const std::filesystem::path& folder) {
   const JsonDocument config = TRY(read_json_file(folder / "config.json"));
   const std::filesystem::path path = folder / "hf_quant_config.json";
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return parse_quant_metadata(config.root(), std::nullopt);
+  if (!std::filesystem::exists(path, error)) return with_remedy(parse_quant_metadata(config.root(), std::nullopt), kCorrectFile);
   const JsonDocument hf_quant_config = TRY(read_json_file(path));
-  return parse_quant_metadata(config.root(), hf_quant_config.root());
+  return with_remedy(parse_quant_metadata(config.root(), hf_quant_config.root()), kCorrectFile);
 }
 
 bool excluded(const QuantMetadata& quant, std::string_view module) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "formats/remedy.h"
 
 namespace reckoner {
 namespace {
@@ -70,7 +71,8 @@ Result<DType> read_dtype(const JsonNode& tensor) {
   const std::optional<DType> dtype = dtype_from_name(TRY(node.as_string()));
   if (!dtype)
     return node.error(fmt::format("{} is not a supported dtype", node.describe()),
-                      "supported: F32, F16, BF16, F64, F8_E4M3, F8_E5M2, F8_E8M0, I8, U8, I16, U16, I32, U32, I64, U64, BOOL");
+                      "use an export of the model in supported dtypes: F32, F16, BF16, F64, F8_E4M3, F8_E5M2, F8_E8M0, I8, U8, I16, U16, "
+                      "I32, U32, I64, U64, BOOL");
   return *dtype;
 }
 
@@ -118,8 +120,9 @@ Result<SafetensorsContent> read_header(std::string_view text, std::string_view w
   if (text.front() != '{')
     return Error{fmt::format("{}: header: expected a JSON object, found something else: not a safetensors file, or damaged", where),
                  kDownloadAgain};
-  const JsonDocument document = TRY(parse_json(text, fmt::format("{}: header", where)));
-  const JsonNode root = document.root();
+  const Result<JsonDocument> document = parse_json(text, fmt::format("{}: header", where));
+  if (!document) return Error{document.error().what, kDownloadAgain};  // the JSON of a binary file is not corrected by hand
+  const JsonNode root = document->root();
   SafetensorsContent content;
   for (auto& [name, node] : TRY(root.as_object())) {
     if (name == kMetadataKey) {
@@ -177,7 +180,7 @@ Status check_layout(const std::vector<TensorEntry>& tensors, std::int64_t header
 Result<SafetensorsContent> parse_safetensors(std::span<const std::byte> file, std::string_view where) {
   const std::int64_t length = TRY(header_bytes(file, where));
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, static_cast<std::size_t>(length));
-  SafetensorsContent content = TRY(read_header(text, where));
+  SafetensorsContent content = TRY(with_remedy(read_header(text, where), kDownloadAgain));
   std::stable_sort(content.tensors.begin(), content.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::pair(a.file_offset, a.tensor.bytes()) < std::pair(b.file_offset, b.tensor.bytes());
   });

@@ -43,6 +43,8 @@ Result<const Family*> find_family(const ModelConfig& config);
 
 // Published name of a rule at a place: "model.layers.3.mlp.experts.7.up_proj".
 std::string published_name(const WeightRule& rule, WeightPlace place);
+// How often for_each_place visits: by arithmetic, because a damaged config may ask for billions.
+std::int64_t count_places(const WeightRule& rule, const ModelConfig& config);
 // Calls visit(place) for each repetition of the rule in a model of this config.
 template <class Visit>
 void for_each_place(const WeightRule& rule, const ModelConfig& config, Visit&& visit) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include "quant/format.h"
 #include "quant/nvfp4.h"
@@ -103,22 +104,38 @@ void check_experts_alike(const TensorSource& source, const ModelWeights& weights
   }
 }
 
-// True for tensors of the MTP layers, which stand behind the decoder layers and are not used yet.
-bool is_mtp(std::string_view name, const ModelConfig& config) {
+// Name prefixes ("model.layers.78.") of the MTP layers, which stand behind the decoder layers and are not used yet. Their eh_proj tells
+// them from decoder layers that a config with too few layers would leave out.
+std::vector<std::string> mtp_layers(const Checkpoint& checkpoint, const ModelConfig& config) {
+  std::vector<std::string> prefixes;
   for (std::int64_t layer = 0; layer < std::max<std::int64_t>(config.num_nextn_predict_layers, 1); ++layer) {
-    if (name.starts_with(fmt::format("model.layers.{}.", config.num_hidden_layers + layer))) return true;
+    std::string prefix = fmt::format("model.layers.{}.", config.num_hidden_layers + layer);
+    if (checkpoint.find(prefix + "eh_proj.weight") != nullptr) prefixes.push_back(std::move(prefix));
   }
-  return false;
+  return prefixes;
+}
+
+// Before room is made for what a damaged config asks for. Smaller differences are reported tensor by tensor.
+Status check_count(const Family& family, const ModelConfig& config, const Checkpoint& checkpoint) {
+  std::int64_t wanted = 0;
+  for (const WeightRule& rule : family.weights) wanted += count_places(rule, config);
+  const auto present = static_cast<std::int64_t>(checkpoint.tensors().size());
+  if (wanted <= 2 * present) return {};
+  return Error{fmt::format("{}: num_hidden_layers = {} and n_routed_experts = {} ask for {} weights, the checkpoint has {} tensors",
+                           config.where, config.num_hidden_layers, config.n_routed_experts, wanted, present),
+               kFetchAgain};
 }
 
 void check_unknown(const Model& model, const RecordingSource& source, Problems& problems, std::vector<std::string>& notes) {
+  const std::vector<std::string> mtp = mtp_layers(*model.checkpoint, model.config);
   std::int64_t mtp_bytes = 0;
   for (const CheckpointTensor& entry : model.checkpoint->tensors()) {
     if (source.used(entry.name)) continue;
-    if (is_mtp(entry.name, model.config)) {
+    if (std::any_of(mtp.begin(), mtp.end(), [&](const std::string& prefix) { return entry.name.starts_with(prefix); })) {
       mtp_bytes += entry.tensor.bytes();
     } else {
-      problems.add({fmt::format("{}: unknown; {} has no such tensor", model.checkpoint->locate(entry.name), model.config.model_type),
+      problems.add({fmt::format("{}: unknown; a {} of {} layers has no such tensor", model.checkpoint->locate(entry.name),
+                                model.config.model_type, model.config.num_hidden_layers),
                     "check that config.json belongs to these weights"});
     }
   }
@@ -167,6 +184,7 @@ Result<ModelWeights> place_weights(const Family& family, const ModelConfig& conf
       if (rule.matrix != nullptr) {
         Result<Weight> weight = resolve_weight(source, name, shape[0], shape[1]);
         if (!weight) return problems.add(std::move(weight).error());
+        weight->name = weights.names.emplace_back(name);
         rule.matrix(weights, place) = *weight;
       } else {
         Result<Tensor> vector = read_vector(source, name, shape, weights.vectors);
@@ -182,11 +200,15 @@ Result<ModelWeights> place_weights(const Family& family, const ModelConfig& conf
 
 Result<std::unique_ptr<Model>> open_model(const std::filesystem::path& folder) {
   auto model = std::make_unique<Model>();
+  // What is there instead tells more than the lack of config.json: no folder, a file, another format.
+  std::error_code error;
+  if (!std::filesystem::exists(folder / "config.json", error)) static_cast<void>(TRY(Checkpoint::open(folder)));
   model->config = TRY(read_model_config(folder));
   model->quant = TRY(read_quant_metadata(folder));
   model->family = TRY(find_family(model->config));
   model->checkpoint = TRY(Checkpoint::open(folder));
   model->notes = model->checkpoint->notes();
+  TRY(check_count(*model->family, model->config, *model->checkpoint));
   const RecordingSource source(*model->checkpoint);
   model->weights = TRY(place_weights(*model->family, model->config, source));
   Problems problems;

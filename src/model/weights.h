@@ -2,6 +2,8 @@
 // biases) are kept as float.
 #pragma once
 
+#include <deque>
+#include <string>
 #include <vector>
 
 #include "quant/weight.h"
@@ -54,9 +56,10 @@ struct LayerWeights {
 struct ModelWeights {
   Weight embed;  // [vocab, hidden]
   std::vector<LayerWeights> layers;
-  Tensor final_norm;            // [hidden] f32
-  Weight lm_head;               // [vocab, hidden]
-  std::vector<Buffer> vectors;  // own the floats of the vectors above
+  Tensor final_norm;              // [hidden] f32
+  Weight lm_head;                 // [vocab, hidden]
+  std::vector<Buffer> vectors;    // own the floats of the vectors above
+  std::deque<std::string> names;  // own the names of the matrices above; no growth and no move of a deque moves its elements
 };
 
 }  // namespace reckoner

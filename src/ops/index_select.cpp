@@ -1,6 +1,7 @@
 #include "ops/index_select.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <vector>
 
@@ -28,7 +29,8 @@ Cost cost(const IndexSelectArgs& args) {
 void select_top_k(const float* scores, std::int64_t count, std::int64_t top_k, std::int32_t* indices) {
   std::vector<std::int32_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  const auto better = [&](std::int32_t a, std::int32_t b) { return scores[a] > scores[b] || (scores[a] == scores[b] && a < b); };
+  const auto rank = [&](std::int32_t i) { return std::isnan(scores[i]) ? -INFINITY : scores[i]; };
+  const auto better = [&](std::int32_t a, std::int32_t b) { return rank(a) > rank(b) || (rank(a) == rank(b) && a < b); };
   const auto kept = order.begin() + std::min(top_k, count);
   if (kept != order.end()) std::nth_element(order.begin(), kept, order.end(), better);
   std::sort(order.begin(), kept);

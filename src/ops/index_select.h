@@ -32,7 +32,8 @@ Status check(const IndexSelectArgs& args);
 Cost cost(const IndexSelectArgs& args);  // at max_context
 void reference(const IndexSelectArgs& args);
 
-// Marks the top_k largest of scores[0, count), ties to the lower index, and writes their indices in ascending order.
+// Marks the top_k largest of scores[0, count), ties to the lower index, and writes their indices in ascending order. A NaN
+// ranks as minus infinity, so that a bad row selects positions that exist.
 void select_top_k(const float* scores, std::int64_t count, std::int64_t top_k, std::int32_t* indices);
 
 }  // namespace reckoner

@@ -36,7 +36,7 @@ void reference(const LinearArgs& args) {
 }
 
 double linear_tolerance(Precision precision, std::int64_t in) {
-  return 2.0 * static_cast<double>(in + 8) * 0x1p-24 + (precision == Precision::fast ? 0x1.02p-9 : 0.0);
+  return 2.0 * static_cast<double>(in + 8) * 0x1p-24 + (precision == Precision::fast ? 0x1p-8 : 0.0);
 }
 
 }  // namespace reckoner

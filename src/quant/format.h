@@ -30,7 +30,8 @@ const FormatInfo& info(QuantFormat format);
 // Bytes of data and scales.
 std::int64_t weight_bytes(const Weight& w);
 
-// The weight of `module` ("model.layers.0.mlp.gate_proj") in whichever format the tensors that are present say.
+// The weight of `module` ("model.layers.0.mlp.gate_proj") in whichever format the tensors that are present say. Its name refers to
+// `module`, which a caller that keeps the weight must keep too.
 Result<Weight> resolve_weight(const TensorSource& source, const std::string& module, std::int64_t rows, std::int64_t cols);
 
 }  // namespace reckoner

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/mapped_file.h"
 #include "text/bridge/reckoner_text.h"
 
 #if defined(__SANITIZE_THREAD__)
@@ -84,6 +85,18 @@ bool has_tokenizer_file(const std::filesystem::path& folder) {
   return false;
 }
 
+// The library below would take a pointer for broken JSON, and in a template's place for the template.
+Status check_downloaded(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+    const Result<MappedFile> file = MappedFile::open(folder / name);
+    if (file && is_lfs_pointer(file->bytes())) {
+      return Error{.what = (folder / name).string() + ": found a Git LFS pointer: the file's content was not downloaded",
+                   .remedy = "run `git lfs pull` in that folder, or download this file again"};
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 void Tokenizer::Free::operator()(ReckonerTextTokenizer* handle) const {
@@ -105,6 +118,7 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
     return Error{.what = folder.string() + ": expected tokenizer.json (or tiktoken.model, or vocab.json with merges.txt), found none",
                  .remedy = "copy tokenizer.json from where the model was published into this folder"};
   }
+  TRY(check_downloaded(folder));
   const InBridge in_bridge;
   ReckonerTextTokenizer* handle = nullptr;
   ReckonerTextBytes error{};

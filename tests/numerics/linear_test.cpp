@@ -18,7 +18,8 @@ bool is_odd_width(QuantFormat format) { return format != QuantFormat::nvfp4; }
 
 std::int64_t some_cols(Random& random, QuantFormat format) {
   const std::vector<std::int64_t> blocks = {16, 32, 48, 64, 80, 112, 128, 240, 256, 272, 768, 784, 1040, 1536, 2064, 6144 + 16};
-  const std::vector<std::int64_t> any = {1, 2, 15, 16, 17, 31, 33, 48, 63, 64, 65, 80, 127, 129, 767, 769, 1040, 1535, 1537, 2064, 6144 + 16};
+  const std::vector<std::int64_t> any = {1,  2,   15,  16,  17,  31,   33,   48,   63,   64,       65,
+                                         80, 127, 129, 767, 769, 1040, 1535, 1537, 2064, 6144 + 16};
   return random.one_of(is_odd_width(format) ? any : blocks);
 }
 
@@ -56,9 +57,7 @@ struct LinearCase {
   LinearArgs args(Precision precision) const { return {.x = *x, .w = *w, .y = *y, .precision = precision}; }
 };
 
-std::string describe(const LinearCase& c) {
-  return c.x->shape.to_string() + " x " + Shape{(*c.w).rows, (*c.w).cols}.to_string() + "^T";
-}
+std::string describe(const LinearCase& c) { return c.x->shape.to_string() + " x " + Shape{(*c.w).rows, (*c.w).cols}.to_string() + "^T"; }
 
 // sum_k |w_k x_k| of each element of y.
 Floats linear_magnitudes(const LinearCase& c) {
@@ -390,11 +389,11 @@ LatentShape some_latent_shape(QuantFormat format, Random& random) {
 
 struct LatentCase {
   LatentShape shape;
-  OwnedWeight kv_b;     // [heads * (nope + v), latent]
-  OwnedTensor q;        // [tokens, heads, nope + rope]
-  OwnedTensor q_out;    // [tokens, heads, latent + rope]
-  OwnedTensor attended; // [tokens, heads, latent]
-  OwnedTensor value;    // [tokens, heads, v]
+  OwnedWeight kv_b;      // [heads * (nope + v), latent]
+  OwnedTensor q;         // [tokens, heads, nope + rope]
+  OwnedTensor q_out;     // [tokens, heads, latent + rope]
+  OwnedTensor attended;  // [tokens, heads, latent]
+  OwnedTensor value;     // [tokens, heads, v]
 
   LatentCase(QuantFormat format, const LatentShape& s, Random& random)
       : shape(s),

@@ -32,4 +32,23 @@ std::string published_name(const WeightRule& rule, WeightPlace place) {
   return fmt::format(fmt::runtime(rule.name), fmt::arg("layer", place.layer), fmt::arg("expert", place.expert));
 }
 
+std::int64_t count_places(const WeightRule& rule, const ModelConfig& config) {
+  const std::int64_t sparse = std::count(config.mlp_kinds.begin(), config.mlp_kinds.end(), MlpKind::sparse);
+  switch (rule.repeat) {
+    case Repeat::once:
+      return 1;
+    case Repeat::layer:
+      return config.num_hidden_layers;
+    case Repeat::indexer_layer:
+      return std::count(config.indexer_kinds.begin(), config.indexer_kinds.end(), IndexerKind::full);
+    case Repeat::dense_layer:
+      return config.num_hidden_layers - sparse;
+    case Repeat::sparse_layer:
+      return sparse;
+    case Repeat::expert:
+      return sparse * config.n_routed_experts;
+  }
+  return 0;
+}
+
 }  // namespace reckoner

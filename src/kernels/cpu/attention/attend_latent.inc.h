@@ -89,13 +89,14 @@ void accumulate_block(const AttendPiece& piece, std::int64_t count, bool first, 
 }
 
 void attend(const AttendPiece& piece) {
+  const std::int64_t chunks = (piece.rows.width + kChunk - 1) / kChunk;
   float correction[kHeadLanes];
   for (std::int64_t done = 0; done < piece.count; done += kBlockKeys) {
     const std::int64_t count = piece.count - done < kBlockKeys ? piece.count - done : kBlockKeys;
     pack_block(piece, piece.first + done, count);
     for (std::int64_t group = 0; group < piece.groups; ++group) {
       float* partial = piece.partials + group * piece.partial_floats;
-      score_block(piece, piece.panels + group * ((piece.rows.width + kChunk - 1) / kChunk) * kChunk * kHeadLanes, count);
+      score_block(piece, piece.panels + group * chunks * kChunk * kHeadLanes, count);
       soften_block(piece.scores, count, done == 0, partial, correction);
       accumulate_block(piece, count, done == 0, correction, partial + Partial::kY);
     }
@@ -112,8 +113,7 @@ void merge(float* into, const float* from, std::int64_t latent_chunks) {
     const F32 factor_a = exp(a - top);
     const F32 factor_b = exp(b - top);
     store(into + lane, top);
-    store(into + Partial::kSum + lane,
-          fma(load(into + Partial::kSum + lane), factor_a, load(from + Partial::kSum + lane) * factor_b));
+    store(into + Partial::kSum + lane, fma(load(into + Partial::kSum + lane), factor_a, load(from + Partial::kSum + lane) * factor_b));
     store(of_into + lane, factor_a);
     store(of_from + lane, factor_b);
   }

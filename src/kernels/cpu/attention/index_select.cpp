@@ -17,10 +17,10 @@ constexpr std::int64_t kPieceKeys = 512;
 // Where the workspace of a call lies, in elements of 4 bytes; from shapes alone.
 struct Plan {
   std::int64_t block_tokens;
-  std::int64_t groups;    // of heads
-  std::int64_t panels;    // of a token: panels, then weights
-  std::int64_t images;    // of a token
-  std::int64_t scratch;   // of a thread: packed rows or histograms
+  std::int64_t groups;   // of heads
+  std::int64_t panels;   // of a token: panels, then weights
+  std::int64_t images;   // of a token
+  std::int64_t scratch;  // of a thread: packed rows or histograms
   std::int64_t total;
 };
 

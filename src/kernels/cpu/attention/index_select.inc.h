@@ -12,6 +12,8 @@ namespace {
 // the groups in order, then across the vector in a fixed tree.
 void score_tile(const IndexToken& token, const float* packed, std::int64_t chunks, std::int64_t groups, float* scores) {
   F32 total[kTileKeys];
+#pragma GCC unroll 16
+  for (int key = 0; key < kTileKeys; ++key) total[key] = zero();
   for (std::int64_t group = 0; group < groups; ++group) {
     F32 acc[kTileKeys][kVectors];
     multiply_tile(packed, token.panels + group * chunks * kChunk * kHeadLanes, chunks, acc);
@@ -22,7 +24,7 @@ void score_tile(const IndexToken& token, const float* packed, std::int64_t chunk
       F32 sum_of_heads = max(zero(), acc[key][0]) * load(weights);
 #pragma GCC unroll 2
       for (int v = 1; v < kVectors; ++v) sum_of_heads = fma(max(zero(), acc[key][v]), load(weights + v * kLane), sum_of_heads);
-      total[key] = group == 0 ? sum_of_heads : total[key] + sum_of_heads;
+      total[key] = total[key] + sum_of_heads;
     }
   }
 #pragma GCC unroll 16

@@ -81,7 +81,12 @@ std::int32_t find_lower_bits(const std::int32_t* images, std::int64_t count, std
   const std::int32_t low = (1 << (above - shift)) - 1;
   std::int64_t i = 0;
   for (; i + F32::kWidth <= count; i += F32::kWidth) {
-    for (unsigned mask = prefix_mask(images + i, above, prefix); mask != 0; mask &= mask - 1) {
+    unsigned mask = prefix_mask(images + i, above, prefix);
+    if (mask == (1u << F32::kWidth) - 1) {  // many equal scores, zeros most likely
+      for (int lane = 0; lane < F32::kWidth; ++lane) ++histogram[lane % kHistograms * kBins + ((images[i + lane] >> shift) & low)];
+      continue;
+    }
+    for (; mask != 0; mask &= mask - 1) {
       const int lane = __builtin_ctz(mask);
       ++histogram[lane % kHistograms * kBins + ((images[i + lane] >> shift) & low)];
     }

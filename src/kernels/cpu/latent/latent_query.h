@@ -17,9 +17,9 @@ struct QueryTask {
   std::int64_t nope;
   std::int64_t first_col;
   std::int64_t cols;
-  const float* q;         // q[token * q_stride + p], p < nope
+  const float* q;  // q[token * q_stride + p], p < nope
   std::int64_t q_stride;
-  float* y;               // y[token * y_stride + col], col < latent
+  float* y;  // y[token * y_stride + col], col < latent
   std::int64_t y_stride;
   std::int64_t tokens;
 };
@@ -27,8 +27,8 @@ struct QueryTask {
 inline constexpr std::int64_t kQueryCols = 64;  // columns that many() takes at a time: first_col is a multiple, cols at most that many
 
 struct QueryCore {
-  std::int64_t few_tokens;                                // up to here few() is the faster one; it takes any number of columns
-  void (*few)(const QueryTask& task);                     // goes along the rows, as they lie in memory; sums stay in y
+  std::int64_t few_tokens;                            // up to here few() is the faster one; it takes any number of columns
+  void (*few)(const QueryTask& task);                 // goes along the rows, as they lie in memory; sums stay in y
   void (*many)(const QueryTask& task, float* panel);  // panel: [nope, kQueryCols], aligned to 64
 };
 

@@ -15,7 +15,9 @@ inline constexpr std::int64_t kWidth = F32::kWidth;
 // Formats: decode(data, scales, col) gives columns [col, col + kWidth) of a row, decode_first(..., n) only the first n of them.
 template <class Format, std::int64_t kBytes>
 struct PlainQueryFormat {
-  RECKONER_INLINE static F32 decode(const std::byte* data, const std::byte*, std::int64_t col) { return Format::widen(data + kBytes * col); }
+  RECKONER_INLINE static F32 decode(const std::byte* data, const std::byte*, std::int64_t col) {
+    return Format::widen(data + kBytes * col);
+  }
   RECKONER_INLINE static F32 decode_first(const std::byte* data, const std::byte*, std::int64_t col, std::int64_t n) {
     alignas(64) std::byte first[kBytes * kWidth] = {};
     std::memcpy(first, data + kBytes * col, static_cast<std::size_t>(kBytes * n));
@@ -54,7 +56,8 @@ struct Nvfp4Query {
  private:
 #if defined(__AVX512F__)
   RECKONER_INLINE static F32 values(const std::byte* codes) {
-    const __m512 table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    const __m512 table =
+        _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
     // A byte in each quarter word of 64 bits; its high code moves to the upper dword. The look-up reads the low four bits of each dword.
     const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
     return {_mm512_permutexvar_ps(_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)), table)};
@@ -138,7 +141,8 @@ struct Query {
 
   // kTokens rows of q times the panel's columns from `first` on.
   template <int kTokens>
-  [[gnu::noinline]] static void tile(const QueryTask& task, std::int64_t token, std::int64_t first, const float* panel /* [nope, kTileCols] */) {
+  [[gnu::noinline]] static void tile(const QueryTask& task, std::int64_t token, std::int64_t first,
+                                     const float* panel /* [nope, kTileCols] */) {
     F32 sum[kTokens][kTileVectors];
     unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { unroll<kTileVectors>([&](auto v) RECKONER_INLINE_BODY { sum[t][v] = zero(); }); });
     const float* q = task.q + token * task.q_stride;

@@ -15,18 +15,18 @@ namespace reckoner {
 
 // Some rows of one weight against some rows of packed x. Plain pointers: this crosses into code for another instruction set.
 struct DotTask {
-  const std::byte* data;          // [rows, cols] in the core's format
-  const std::byte* scales;        // [rows, blocks], where the format has them
-  std::int64_t row_bytes;         // from one row to the next
-  std::int64_t scale_row_bytes;   // likewise
-  float scale;                    // of the whole tensor
-  std::int64_t rows;              // at most kDotRows
-  std::int64_t cols;              // at least 1
-  const std::byte* x;             // [*, padded cols] packed
-  std::int64_t x_stride_bytes;    // from one row to the next
-  const std::int32_t* x_index;    // [tokens]: the row of x that each token reads; nullptr: token t reads row t
-  std::int64_t tokens;            // rows of y
-  float* y;                       // y[token * y_stride + row]
+  const std::byte* data;         // [rows, cols] in the core's format
+  const std::byte* scales;       // [rows, blocks], where the format has them
+  std::int64_t row_bytes;        // from one row to the next
+  std::int64_t scale_row_bytes;  // likewise
+  float scale;                   // of the whole tensor
+  std::int64_t rows;             // at most kDotRows
+  std::int64_t cols;             // at least 1
+  const std::byte* x;            // [*, padded cols] packed
+  std::int64_t x_stride_bytes;   // from one row to the next
+  const std::int32_t* x_index;   // [tokens]: the row of x that each token reads; nullptr: token t reads row t
+  std::int64_t tokens;           // rows of y
+  float* y;                      // y[token * y_stride + row]
   std::int64_t y_stride;
 };
 

@@ -13,29 +13,16 @@ namespace {
 using Sum = decltype(F32::v);
 
 #if defined(__AVX512F__)
-inline constexpr int kTileTokens = 6;  // 6 x 4 sums, 6 vectors of x and one of w: 31 registers
-inline constexpr int kFewTokens = 4;   // that few() decodes once for
+inline constexpr int kTileTokens = 6;    // 6 x 4 sums, 6 vectors of x and one of w: 31 registers
+inline constexpr int kTokensAtOnce = 4;  // that few() decodes once for
 inline constexpr int kOneTokenRows = 8;  // whose sums few() forms together for one token
 #else
 inline constexpr int kTileTokens = 3;
-inline constexpr int kFewTokens = 2;
+inline constexpr int kTokensAtOnce = 2;
 inline constexpr int kOneTokenRows = 4;
 #endif
-#ifndef RA
-#define RA 4
-#endif
-inline constexpr int kRowsAhead = RA;   // that are asked for before they are decoded into the panel
-#ifndef PH
-#define PH _MM_HINT_T0
-#endif
-#ifndef TL
-#define TL 128
-#endif
-#ifndef PR
-#define PR 4
-#endif
-inline constexpr std::int64_t kTokensInL2 = TL;
-inline constexpr int kTileRows = 4;  // whose sums are formed together
+inline constexpr int kTileRows = 4;   // whose sums are formed together
+inline constexpr int kRowsAhead = 4;  // how much earlier than it is decoded into the panel a row is asked for
 
 template <class Format, class Panel>
 struct Dot {
@@ -47,6 +34,7 @@ struct Dot {
   static constexpr std::int64_t kBlock = 3072 / static_cast<std::int64_t>(sizeof(Element));
   static constexpr std::int64_t kGroup = Format::kGroupSteps * Format::kStep;
   static constexpr std::int64_t kPanelBytes = kDotRows * kBlock * static_cast<std::int64_t>(sizeof(Element));
+  static constexpr std::int64_t kTokensInL2 = 32;
   static_assert(kBlock % kGroup == 0);
 
   static void pack(const float* x, std::int64_t cols, std::byte* packed_bytes) {
@@ -88,9 +76,7 @@ struct Dot {
     Sum sum[kTokens][kRows];
 
     RECKONER_INLINE void add(std::int64_t col, int row, const typename Format::Decoded& decoded) {
-      unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY {
-        sum[t][row] = Format::multiply_add(x[t] + col, decoded, sum[t][row]);
-      });
+      unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { sum[t][row] = Format::multiply_add(x[t] + col, decoded, sum[t][row]); });
     }
     RECKONER_INLINE void whole_group(std::int64_t col) {
       Scales s[kRows];
@@ -147,14 +133,29 @@ struct Dot {
     }
   }
 
-  static void few(const DotTask& task) {
+  static void few_rows(const DotTask& task) {
     std::int64_t token = 0;
-    for (; token + kFewTokens <= task.tokens; token += kFewTokens) few_tokens<kFewTokens>(task, token);
-    unroll<kFewTokens>([&](auto n) RECKONER_INLINE_BODY {
+    for (; token + kTokensAtOnce <= task.tokens; token += kTokensAtOnce) few_tokens<kTokensAtOnce>(task, token);
+    unroll<kTokensAtOnce>([&](auto n) RECKONER_INLINE_BODY {
       if constexpr (n > 0) {
         if (task.tokens - token == n) few_tokens<n>(task, token);
       }
     });
+  }
+  static void few(const DotTask& task) {
+    if (task.tokens <= kTokensAtOnce) {
+      few_rows(task);
+      return;
+    }
+    // A few rows at a time, so that they are still in a cache when the next tokens come to them.
+    for (std::int64_t row = 0; row < task.rows; row += kOneTokenRows) {
+      DotTask part = task;
+      part.data += row * task.row_bytes;
+      part.scales += row * task.scale_row_bytes;
+      part.rows = row + kOneTokenRows < task.rows ? kOneTokenRows : task.rows - row;
+      part.y += row;
+      few_rows(part);
+    }
   }
 
   // ---- Many tokens: decode a block of columns into a panel ----
@@ -178,10 +179,11 @@ struct Dot {
     if (col < end) put(Panel::decode_first(w, col, s, j, end - col));
   }
 
-  // The few lines of a row that a block takes are too short a stream for the core's own prefetcher.
+  // The lines of a row that a block takes are too short a stream for the core's own prefetcher.
   RECKONER_INLINE static void prefetch(const WeightRow& w, std::int64_t begin, std::int64_t end) {
     for (std::int64_t at = Format::bytes(begin); at < Format::bytes(end); at += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(w.data + at), PH);
+      // Few lines go to L1; more would drive out x and the panel.
+      _mm_prefetch(reinterpret_cast<const char*>(w.data + at), Format::bytes(kBlock) <= 1024 ? _MM_HINT_T0 : _MM_HINT_T1);
     }
   }
 
@@ -241,7 +243,7 @@ struct Dot {
   static void many(const DotTask& task, std::byte* panel_bytes) {
     Element* panel = reinterpret_cast<Element*>(panel_bytes);
     // As long as a block of all x stays in L2, a panel in L1 that all of it passes is best; then the other way round.
-    const std::int64_t panel_rows = task.tokens <= kTokensInL2 ? PR : kDotRows;
+    const std::int64_t panel_rows = task.tokens <= kTokensInL2 ? kTileRows : kDotRows;
     for (std::int64_t begin = 0; begin < task.cols; begin += kBlock) {
       const std::int64_t end = begin + kBlock < task.cols ? begin + kBlock : task.cols;
       const std::int64_t vectors = (end - begin + Format::kStep - 1) / Format::kStep * Format::kVectors;
@@ -270,13 +272,7 @@ constexpr DotCore dot_core() {
   return {.step_cols = Format::kStep,
           .element_bytes = sizeof(typename Format::Element),
           .panel_bytes = D::kPanelBytes,
-          
-#ifdef PF
-.few_tokens = PF,
-#else
-.few_tokens = kFewTokens,
-#endif
-
+          .few_tokens = Format::kFewTokens,
           .pack = D::pack,
           .few = D::few,
           .many = D::many};

@@ -9,10 +9,10 @@ namespace {
 
 constexpr std::int64_t kPackedBytes = 16 << 20;
 constexpr std::int64_t kLeastRowsAtATime = 64;
-constexpr std::int64_t kFewRows = 32;           // rows of a weight in an item of few tokens: enough to stream, little enough to share out
-constexpr std::int64_t kTokensPerItem = 48;     // at least, where tokens are split: decoding a tile must be worth it
+constexpr std::int64_t kFewRows = 32;        // rows of a weight in an item of few tokens: enough to stream, little enough to share out
+constexpr std::int64_t kTokensPerItem = 48;  // at least, where tokens are split: decoding a tile must be worth it
 constexpr std::int64_t kSerialElements = 1 << 15;  // packing fewer is over before another thread would start
-constexpr std::int64_t kPackRows = 4;           // in an item of packing
+constexpr std::int64_t kPackRows = 4;              // in an item of packing
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -52,7 +52,8 @@ DotDriver::Tiles DotDriver::cut(const Lane& lane, std::int64_t groups, std::int6
   const std::int64_t of_rows = divide_up(rows, tile_rows);
   // Many threads and few rows: share out the tokens too.
   const std::int64_t wanted = lane.pool.threads() > 1 ? 3 * lane.pool.threads() : 1;
-  const std::int64_t splits = std::clamp<std::int64_t>(wanted / std::max<std::int64_t>(1, groups * of_rows), 1, divide_up(most_tokens, kTokensPerItem));
+  const std::int64_t splits =
+      std::clamp<std::int64_t>(wanted / std::max<std::int64_t>(1, groups * of_rows), 1, divide_up(most_tokens, kTokensPerItem));
   const std::int64_t tokens = std::max<std::int64_t>(1, divide_up(most_tokens, splits));
   return {.rows = tile_rows, .tokens = tokens, .of_rows = of_rows, .of_tokens = divide_up(most_tokens, tokens)};
 }

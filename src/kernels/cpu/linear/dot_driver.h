@@ -14,9 +14,9 @@ struct DotX {
 
 // One weight and the rows of x that it meets.
 struct DotGroup {
-  Weight w;                   // [rows, cols]; the same number of rows in every group of a call
-  std::int64_t x_first;       // packed row of its first token
-  std::int64_t x_step;        // packed rows from one token to the next
+  Weight w;                     // [rows, cols]; the same number of rows in every group of a call
+  std::int64_t x_first;         // packed row of its first token
+  std::int64_t x_step;          // packed rows from one token to the next
   const std::int32_t* x_index;  // [tokens] packed rows instead (x_first 0, x_step 1); or nullptr
   std::int64_t tokens;
   float* y;  // of the first token and row
@@ -46,8 +46,8 @@ class DotDriver {
 
  private:
   struct Tiles {
-    std::int64_t rows;    // of a weight, in a tile
-    std::int64_t tokens;  // in a tile
+    std::int64_t rows;       // of a weight, in a tile
+    std::int64_t tokens;     // in a tile
     std::int64_t of_rows;    // tiles along the rows of a group
     std::int64_t of_tokens;  // tiles along its tokens
   };

@@ -33,6 +33,7 @@ struct FloatX {
 // Without block scales. `Format` gives widen(p) for a step at p, and bytes(count), of so many columns.
 template <class Format>
 struct PlainFloatX : FloatX<2> {
+  static constexpr std::int64_t kFewTokens = 16;
   struct Scales {};
   static constexpr int kGroupSteps = 4;
   RECKONER_INLINE static Scales scales(const WeightRow&, std::int64_t, std::int64_t) { return {}; }
@@ -101,6 +102,7 @@ RECKONER_INLINE __m256 e4m3_to_float(__m128i bytes) {
 
 // A step is four blocks, 32 bytes; vectors 2b and 2b + 1 hold the even and odd columns of block b.
 struct Nvfp4Format : FloatX<8> {
+  static constexpr std::int64_t kFewTokens = 4;
   RECKONER_INLINE static constexpr std::int64_t bytes(std::int64_t count) { return count / 2; }
   static constexpr int kGroupSteps = 2;
   struct Scales {

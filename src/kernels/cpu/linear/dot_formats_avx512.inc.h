@@ -1,6 +1,7 @@
 // How AVX-512 decodes each format to float. A format gives:
 //   Element, Vector, load(), store()   of packed x and of the panel; kVector elements in a Vector
 //   kStep                              columns that are decoded together, into kVectors vectors
+//   kFewTokens                         up to which decoding in registers, for a few of them at a time, is faster (measured)
 //   Scales scales(row, col, cols)      block scales of the kGroupSteps steps from column `col` on; those from `cols` on are not read
 //   Decoded decode(row, col, s, j)     step j of that group, which starts at `col`
 //   Decoded decode_first(..., n)       the same where only n columns are left; the others are 0
@@ -37,6 +38,7 @@ struct FloatX {
 
 // Without block scales.
 struct PlainFloatX : FloatX<2> {
+  static constexpr std::int64_t kFewTokens = 16;
   struct Scales {};
   static constexpr int kGroupSteps = 4;
   RECKONER_INLINE static Scales scales(const WeightRow&, std::int64_t, std::int64_t) { return {}; }
@@ -141,6 +143,7 @@ RECKONER_INLINE __m512i nvfp4_codes_first(const WeightRow& row, std::int64_t col
 
 // Lane order: column 8i + m of a step is lane i of vector m.
 struct Nvfp4Format : FloatX<8> {
+  static constexpr std::int64_t kFewTokens = 12;
   RECKONER_INLINE static constexpr std::int64_t bytes(std::int64_t count) { return count / 2; }
   using Scales = Nvfp4Scales;
   static constexpr int kGroupSteps = 2;

@@ -10,9 +10,7 @@ namespace {
 RECKONER_INLINE __m512 dot_pairs(__m512 sum, __m512i x, __m512i w) { return _mm512_dpbf16_ps(sum, (__m512bh)x, (__m512bh)w); }
 
 // 32 floats to BF16, in the order of memory.
-RECKONER_INLINE __m512i round_to_bf16(const float* x) {
-  return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x));
-}
+RECKONER_INLINE __m512i round_to_bf16(const float* x) { return (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + 16), _mm512_loadu_ps(x)); }
 
 template <int kVectorsOfStep>
 struct Bf16X {
@@ -36,6 +34,7 @@ struct Bf16X {
 
 // Lane order: as in memory; there is nothing to decode.
 struct Bf16ByBf16 : Bf16X<2> {
+  static constexpr std::int64_t kFewTokens = 16;
   RECKONER_INLINE static constexpr std::int64_t bytes(std::int64_t count) { return 2 * count; }
   struct Scales {};
   static constexpr int kGroupSteps = 4;
@@ -57,6 +56,7 @@ struct Bf16ByBf16 : Bf16X<2> {
 
 // Lane order: column 4w + m of a step is word w of vector m.
 struct Nvfp4ByBf16 : Bf16X<4> {
+  static constexpr std::int64_t kFewTokens = 12;
   RECKONER_INLINE static constexpr std::int64_t bytes(std::int64_t count) { return count / 2; }
   using Scales = Nvfp4Scales;
   static constexpr int kGroupSteps = 2;
@@ -74,13 +74,12 @@ struct Nvfp4ByBf16 : Bf16X<4> {
   RECKONER_INLINE static Scales scales(const WeightRow& row, std::int64_t col, std::int64_t cols) { return Scales::load(row, col, cols); }
   RECKONER_INLINE static Decoded decode_codes(__m512i codes, __m512 scale) {
     // BF16 of the sixteen codes, twice: the look-up reads five bits of a word, and the fifth belongs to the next code.
-    const __m512i values = _mm512_broadcast_i64x4(
-        _mm256_setr_epi32(0x3f000000, 0x3fc03f80, 0x40404000, 0x40c04080, static_cast<int>(0xbf008000u), static_cast<int>(0xbfc0bf80u),
-                          static_cast<int>(0xc040c000u), static_cast<int>(0xc0c0c080u)));
+    const __m512i values = _mm512_broadcast_i64x4(_mm256_setr_epi32(0x3f000000, 0x3fc03f80, 0x40404000, 0x40c04080,
+                                                                    static_cast<int>(0xbf008000u), static_cast<int>(0xbfc0bf80u),
+                                                                    static_cast<int>(0xc040c000u), static_cast<int>(0xc0c0c080u)));
     Decoded decoded;
-    unroll<kVectors>([&](auto m) RECKONER_INLINE_BODY {
-      decoded.v[m] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4 * m.value), values);
-    });
+    unroll<kVectors>([&](auto m)
+                         RECKONER_INLINE_BODY { decoded.v[m] = _mm512_permutexvar_epi16(_mm512_srli_epi16(codes, 4 * m.value), values); });
     decoded.scale = scale;
     return decoded;
   }
@@ -94,7 +93,8 @@ struct Nvfp4ByBf16 : Bf16X<4> {
     // Every eighth float of x from m on goes to the lower words of vector m, every eighth from m + 4 on to the upper ones.
     const __m512i every_eighth = _mm512_setr_epi32(0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120);
     for (int m = 0; m < kVectors; ++m) {
-      const __m512bh words = _mm512_cvtne2ps_pbh(_mm512_i32gather_ps(every_eighth, x + m + 4, 4), _mm512_i32gather_ps(every_eighth, x + m, 4));
+      const __m512bh words =
+          _mm512_cvtne2ps_pbh(_mm512_i32gather_ps(every_eighth, x + m + 4, 4), _mm512_i32gather_ps(every_eighth, x + m, 4));
       const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4,
                                                   19, 3, 18, 2, 17, 1, 16, 0);
       store(packed + m * kVector, _mm512_permutexvar_epi16(interleave, (__m512i)words));

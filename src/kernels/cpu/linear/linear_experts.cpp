@@ -13,8 +13,8 @@ std::int64_t expert_count(const LinearExpertsArgs& args) { return static_cast<st
 
 // How a call is cut: x as it is, all of it at once, if that is little; else slot by slot, a part of the slots at a time.
 struct Plan {
-  bool by_token;               // packed row = token, found through slots.tokens; else packed row = slot of the part
-  std::int64_t packed_rows;    // at a time
+  bool by_token;             // packed row = token, found through slots.tokens; else packed row = slot of the part
+  std::int64_t packed_rows;  // at a time
   std::int64_t slots_at_a_time;
 };
 

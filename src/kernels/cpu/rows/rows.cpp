@@ -144,19 +144,16 @@ std::vector<Kernel<Args>> kernels(std::string_view avx512_name, std::string_view
            .supports = needs_avx512,
            .workspace_bytes = workspace_bytes<Args>,
            .run = [](const Args& args, Lane& lane) { run(args, lane, avx512::row_functions()); }},
-          {.name = avx2_name,
-           .supports = needs_avx2,
-           .workspace_bytes = workspace_bytes<Args>,
-           .run = [](const Args& args, Lane& lane) { run(args, lane, avx2::row_functions()); }}};
+          {.name = avx2_name, .supports = needs_avx2, .workspace_bytes = workspace_bytes<Args>, .run = [](const Args& args, Lane& lane) {
+             run(args, lane, avx2::row_functions());
+           }}};
 }
 
 }  // namespace
 
 std::vector<Kernel<RmsNormArgs>> rms_norm_kernels() { return kernels<RmsNormArgs>("rms_norm.avx512", "rms_norm.avx2"); }
 std::vector<Kernel<RopeHeadsArgs>> rope_heads_kernels() { return kernels<RopeHeadsArgs>("rope_heads.avx512", "rope_heads.avx2"); }
-std::vector<Kernel<StoreLatentArgs>> store_latent_kernels() {
-  return kernels<StoreLatentArgs>("store_latent.avx512", "store_latent.avx2");
-}
+std::vector<Kernel<StoreLatentArgs>> store_latent_kernels() { return kernels<StoreLatentArgs>("store_latent.avx512", "store_latent.avx2"); }
 std::vector<Kernel<StoreIndexKeyArgs>> store_index_key_kernels() {
   return kernels<StoreIndexKeyArgs>("store_index_key.avx512", "store_index_key.avx2");
 }

@@ -71,10 +71,12 @@ void layer_norm(const float* x, const float* weight, const float* bias, float ep
   // The mean is rounded once, then corrected by the mean of what remains: exact enough also where it is large against the spread.
   const F32 about = broadcast(sum_over(x, width, [](F32 value) { return value; }) / count);
   const F32 rest = broadcast(sum_over(x, width, [&](F32 value) { return value - about; }) / count);
-  const float variance = sum_over(x, width, [&](F32 value) {
-                           const F32 centred = value - about - rest;
-                           return centred * centred;
-                         }) / count;
+  const float variance = sum_over(x, width,
+                                  [&](F32 value) {
+                                    const F32 centred = value - about - rest;
+                                    return centred * centred;
+                                  }) /
+                         count;
   const F32 inverse = broadcast(1.0f / __builtin_sqrtf(variance + epsilon));
   for_pieces(width, [&](std::int64_t i, std::int64_t n) {
     const F32 normal = (load_some(x + i, n) - about - rest) * inverse;

@@ -1,0 +1,97 @@
+#include "cli/inventory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "cli/memory.h"
+#include "kernels/cpu/catalogue.h"
+#include "model/forward.h"
+#include "quant/format.h"
+
+namespace reckoner {
+namespace {
+
+void add_matrix(WeightGroup& group, const Weight& weight) {
+  ++group.count;
+  ++group.formats[std::string(info(weight.format).name)];
+  group.shape = {weight.rows, weight.cols};
+  group.bytes += weight_bytes(weight);
+  group.elements += weight.rows * weight.cols;
+}
+
+void add_tensor(WeightGroup& group, const Tensor& tensor) {
+  ++group.count;
+  ++group.formats[std::string(name(tensor.dtype))];
+  group.shape = tensor.shape;
+  group.bytes += tensor.bytes();
+  group.elements += tensor.shape.elements();
+}
+
+// The layer of "model.layers.12.mlp...", or -1.
+std::int64_t layer_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "model.layers.";
+  if (!name.starts_with(kPrefix)) return -1;
+  std::int64_t layer = -1;
+  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
+  return layer;
+}
+
+}  // namespace
+
+std::int64_t Inventory::elements() const {
+  std::int64_t sum = 0;
+  for (const WeightGroup& group : groups) sum += group.elements;
+  return sum;
+}
+
+std::int64_t Inventory::bytes() const {
+  std::int64_t sum = 0;
+  for (const WeightGroup& group : groups) sum += group.bytes;
+  return sum;
+}
+
+Inventory take_inventory(Model& model) {
+  Inventory inventory;
+  for (const WeightRule& rule : model.family->weights) {
+    WeightGroup group{.name = std::string(rule.name)};
+    for_each_place(rule, model.config, [&](WeightPlace place) {
+      if (rule.matrix != nullptr) {
+        add_matrix(group, rule.matrix(model.weights, place));
+      } else if (const Tensor* tensor = model.checkpoint->find(published_name(rule, place))) {
+        add_tensor(group, *tensor);  // as published; the model holds floats
+      }
+    });
+    if (group.count > 0) inventory.groups.push_back(std::move(group));
+  }
+  // Opening the model has refused every other tensor that no rule names.
+  for (const CheckpointTensor& entry : model.checkpoint->tensors()) {
+    if (layer_of(entry.name) >= model.config.num_hidden_layers) add_tensor(inventory.not_loaded, entry.tensor);
+  }
+  inventory.not_loaded.name = fmt::format("model.layers.{}.* (MTP)", model.config.num_hidden_layers);
+  return inventory;
+}
+
+Result<MemoryNeeds> memory_needs(const Session& session, const LimitOptions& limits) {
+  const Model& model = *session.model;
+  MemoryNeeds needs{.weight_bytes = model.weight_bytes,
+                    .cache_bytes_per_token = kv_layout(model.config, session.precision).bytes_per_token(),
+                    .free_bytes = free_memory_bytes()};
+  const std::int64_t longest = model.config.max_position_embeddings;
+  // An inspection may ask for more than this machine holds, but not for more than the model was made for.
+  const ContextChoice context = TRY(choose_context(limits.context, {.longest = longest,
+                                                                    .bytes_per_token = needs.cache_bytes_per_token,
+                                                                    .weight_bytes = needs.weight_bytes,
+                                                                    .free_bytes = limits.context > 0 ? 0 : needs.free_bytes}));
+  needs.context = context.tokens;
+  needs.context_why = context.why;
+  needs.chunk = std::min(limits.chunk, context.tokens);
+  needs.cache_bytes = (context.tokens + kPageTokens - 1) / kPageTokens * kPageTokens * needs.cache_bytes_per_token;
+  const StepRunner runner(model, cpu_catalogue(), session.device, *session.pool, session.precision,
+                          {.max_tokens = std::max<std::int64_t>(2, needs.chunk), .max_samples = 1, .max_context = context.tokens});
+  needs.workspace_bytes = runner.planned_bytes();
+  return needs;
+}
+
+}  // namespace reckoner

@@ -1,0 +1,8 @@
+// reckoner: the program. The list of its subcommands; each is defined in the file of its name.
+#include "cli/command_line.h"
+
+int main(int argc, char** argv) {
+  using namespace reckoner;
+  const Subcommand subcommands[] = {kRun, kVerify, kInspect, kTokenize};
+  return run_command_line(argc, argv, subcommands);
+}

@@ -1,0 +1,60 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+namespace reckoner {
+
+void accept_only(CLI::Option* option, std::initializer_list<const char*> values) {
+  const std::vector<std::string> allowed(values.begin(), values.end());
+  option->check(CLI::Validator(
+      [allowed](std::string& value) {
+        if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return std::string();
+        return fmt::format("expected one of {}, found '{}'", fmt::join(allowed, ", "), value);
+      },
+      ""));
+}
+
+void accept_range(CLI::Option* option, std::int64_t low, std::int64_t high) {
+  option->option_text("N");
+  option->check(CLI::Validator(
+      [low, high](std::string& text) {
+        std::int64_t value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return std::string();
+        return fmt::format("expected a whole number from {} to {}, found '{}'", low, high, text);
+      },
+      ""));
+}
+
+void add_machine_options(CLI::App& app, MachineOptions& options) {
+  accept_range(app.add_option("--threads", options.threads, "Threads (default: the cores that may be used)")->group("Machine"), 1, 1024);
+  accept_only(app.add_option("--precision", options.precision,
+                             fmt::format("exact: all in float; fast: kernels may round to BF16\n(default: {})", options.precision))
+                  ->option_text("exact|fast")
+                  ->group("Machine"),
+              {"exact", "fast"});
+  accept_only(app.add_option("--kernels", options.kernels,
+                             "What kernels may use at most: avx512, avx2, or scalar (the\nplain references, very slow) (default: auto)")
+                  ->option_text("SET")
+                  ->group("Machine"),
+              {"auto", "avx512", "avx2", "scalar"});
+}
+
+void add_context_option(CLI::App& app, LimitOptions& options) {
+  accept_range(app.add_option("--context", options.context,
+                              "Tokens of prompt and answer together (default: what the\nmodel and half of the free memory allow)")
+                   ->group("Machine"),
+               1, std::int64_t{1} << 30);
+}
+
+void add_model_argument(CLI::App& app, std::string& model) {
+  app.add_option("MODEL", model, "A model folder, or a repository name in the Hugging Face cache")->required()->option_text(" ");
+}
+
+}  // namespace reckoner

@@ -1,0 +1,40 @@
+// Options that several commands share.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "ops/op.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace reckoner {
+
+struct MachineOptions {
+  std::int64_t threads = 0;  // 0: usable_cores()
+  std::string precision = "fast";
+  std::string kernels = "auto";
+};
+// --threads, --precision and --kernels; the default of --precision is what `options` says.
+void add_machine_options(CLI::App& app, MachineOptions& options);
+
+struct LimitOptions {
+  std::int64_t context = 0;  // 0: chosen by choose_context()
+  std::int64_t chunk = 512;  // prompt tokens a step
+};
+void add_context_option(CLI::App& app, LimitOptions& options);
+
+void add_model_argument(CLI::App& app, std::string& model);
+
+// Accepts only these values; the error lists them.
+void accept_only(CLI::Option* option, std::initializer_list<const char*> values);
+// Accepts only whole numbers in [low, high].
+void accept_range(CLI::Option* option, std::int64_t low, std::int64_t high);
+
+inline Precision precision_from(const std::string& name) { return name == "exact" ? Precision::exact : Precision::fast; }
+
+}  // namespace reckoner

@@ -1,0 +1,28 @@
+#include "cli/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/text_format.h"
+
+namespace reckoner {
+
+void ProgressBar::show_bytes(std::int64_t done, std::int64_t total) {
+  if (!console_.stderr_is_terminal() || console_.is_quiet() || Clock::now() < next_) return;
+  next_ = Clock::now() + std::chrono::milliseconds(100);
+  constexpr std::int64_t kWidth = 30;
+  const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0;
+  const auto filled = static_cast<std::size_t>(share * kWidth);
+  console_.plain(fmt::format("\r{} [{:-<{}}] {:3.0f} %  {} of {} ", label_, std::string(filled, '#'), kWidth, 100 * share,
+                             bytes_text(static_cast<double>(done)), bytes_text(static_cast<double>(total))));
+  drawn_ = true;
+}
+
+void ProgressBar::clear() {
+  if (!drawn_) return;
+  console_.plain(fmt::format("\r{:{}}\r", "", label_.size() + 70));
+  drawn_ = false;
+}
+
+}  // namespace reckoner

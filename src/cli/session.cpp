@@ -1,0 +1,59 @@
+#include "cli/session.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "cli/progress.h"
+#include "cli/text_format.h"
+#include "formats/model_folder.h"
+
+namespace reckoner {
+namespace {
+
+std::string best_kernels(const DeviceInfo& device) { return device.avx512 ? "avx512" : device.avx2 ? "avx2" : "scalar"; }
+
+void choose_kernels(Session& session, const std::string& asked, Console& console) {
+  const DeviceInfo whole = detect_cpu();
+  const bool is_auto = asked == "auto";
+  session.device = is_auto ? whole : limited_to(whole, asked);
+  session.kernels = best_kernels(session.device);
+  std::string why = is_auto ? "the best that this processor runs" : "--kernels";
+  if (!is_auto && session.kernels != asked) {
+    why = fmt::format("--kernels asks for {}, which this processor ({}) does not have", asked, whole.name);
+    console.note(fmt::format("{}; {} kernels serve", why, session.kernels));
+  }
+  if (session.kernels == "scalar") {
+    console.note(asked == "scalar" ? "the scalar kernels are the plain references: this will be slow"
+                                   : "this processor has no AVX2: only the plain reference kernels can run, and they are very slow");
+  }
+  session.settings.push_back({"kernels", session.kernels, "", why});
+}
+
+}  // namespace
+
+Result<Session> open_session(const std::string& model, const MachineOptions& options, Console& console) {
+  Session session{.name = model, .precision = precision_from(options.precision), .precision_name = options.precision};
+  session.folder = TRY(resolve_model(model));
+  session.model = TRY(open_model(session.folder));
+  const std::int64_t threads = options.threads > 0 ? options.threads : usable_cores();
+  session.pool = std::make_unique<ThreadPool>(static_cast<int>(threads));
+  session.settings.push_back({"model folder", session.folder.string(), "", ""});
+  session.settings.push_back({"precision", session.precision_name, "",
+                              session.precision == Precision::exact ? "activations stay float" : "kernels may round activations to BF16"});
+  session.settings.push_back(
+      {"threads", std::to_string(threads), "", options.threads > 0 ? "--threads" : "the cores that this process may use"});
+  choose_kernels(session, options.kernels, console);
+  return session;
+}
+
+Result<double> load_weights(const Session& session, Console& console) {
+  const auto start = std::chrono::steady_clock::now();
+  {
+    ProgressBar bar(console, "reading weights");
+    TRY(read_weights(*session.model, *session.pool, [&](std::int64_t done, std::int64_t total) { bar.show_bytes(done, total); }));
+  }
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace reckoner

@@ -1,0 +1,35 @@
+// Session: a model that a command works with, and the machine as the command's options limit it.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/threads.h"
+#include "cli/console.h"
+#include "cli/options.h"
+#include "model/loader.h"
+#include "tensor/device_info.h"
+
+namespace reckoner {
+
+struct Session {
+  std::string name;  // the model as the user called it
+  std::filesystem::path folder;
+  std::unique_ptr<Model> model;
+  Precision precision = Precision::fast;
+  std::string precision_name;
+  DeviceInfo device;    // what kernels may use
+  std::string kernels;  // the same as a word: "avx512", "avx2", "scalar"
+  std::unique_ptr<ThreadPool> pool;
+  std::vector<Setting> settings;  // what took effect of the options above, and why
+};
+
+// Finds the model, reads its headers and metadata and checks them. Says so when the kernels will be slow, or less than asked for.
+Result<Session> open_session(const std::string& model, const MachineOptions& options, Console& console);
+
+// Brings the weights into memory, with a progress bar; returns the seconds it took.
+Result<double> load_weights(const Session& session, Console& console);
+
+}  // namespace reckoner

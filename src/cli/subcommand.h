@@ -1,0 +1,31 @@
+// Subcommand: what each file of this folder that is named for a command gives to main.cpp.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "base/result.h"
+#include "cli/console.h"
+
+namespace CLI {
+class App;
+}
+
+namespace reckoner {
+
+// Runs a command whose options were parsed; gives the exit status of the program.
+using Action = std::function<Result<int>(Console& console)>;
+
+struct Subcommand {
+  std::string_view name;
+  std::string_view summary;      // one line of `reckoner --help`
+  std::string_view example;      // another one
+  Action (*add)(CLI::App& app);  // adds options, description and examples
+};
+
+extern const Subcommand kRun;
+extern const Subcommand kVerify;
+extern const Subcommand kInspect;
+extern const Subcommand kTokenize;
+
+}  // namespace reckoner

@@ -1,0 +1,102 @@
+// reckoner verify: compares a model with what another implementation computed for it.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "cli/command_line.h"
+#include "cli/memory.h"
+#include "cli/options.h"
+#include "cli/text_format.h"
+#include "cli/verify_report.h"
+#include "kernels/cpu/catalogue.h"
+
+namespace reckoner {
+namespace {
+
+constexpr const char* kDescription =
+    "Runs the token ids of a reference file and compares hidden states after every layer, logits and\n"
+    "greedy answers with what another implementation (transformers) computed for them. Exit status\n"
+    "0 only if every case passes. tests/golden/README.md says what a reference file holds.";
+
+constexpr const char* kExamples =
+    "Examples:\n"
+    "  reckoner verify models/pocket --reference tests/data/pocket-golden.safetensors\n"
+    "  reckoner verify models/pocket --reference tests/data/pocket-golden.safetensors --precision fast\n"
+    "  reckoner verify tests/golden/glm_moe_dsa --reference tests/golden/glm_moe_dsa/reference.safetensors --chunk 1";
+
+struct VerifyOptions {
+  std::string model;
+  std::string reference;
+  std::vector<std::int64_t> chunks;
+  bool json = false;
+  MachineOptions machine = {.precision = "exact"};
+};
+
+// Room for the longest case with its answer, and logits for every row of a step.
+StepLimits limits_for(const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks) {
+  constexpr std::int64_t kMaxStep = 2048;
+  std::int64_t longest = 1;
+  std::int64_t context = 1;
+  for (const ReferenceCase& reference : cases) {
+    const auto tokens = static_cast<std::int64_t>(reference.input_ids.size());
+    longest = std::max(longest, tokens);
+    context = std::max(context, tokens + static_cast<std::int64_t>(reference.generated.size()) + 1);
+  }
+  const std::int64_t asked = std::min(longest, *std::max_element(chunks.begin(), chunks.end()));
+  const std::int64_t step = std::max(std::min(longest, kMaxStep), asked);
+  return {.max_tokens = step, .max_samples = step, .max_context = context};
+}
+
+// Without those that come to the same for a case this short.
+std::vector<std::int64_t> chunks_for(const ReferenceCase& reference, std::vector<std::int64_t> chunks) {
+  const auto is_whole = [&](std::int64_t chunk) { return chunk == 0 || chunk >= static_cast<std::int64_t>(reference.input_ids.size()); };
+  const auto first = std::find_if(chunks.begin(), chunks.end(), is_whole);
+  if (first != chunks.end()) chunks.erase(std::remove_if(first + 1, chunks.end(), is_whole), chunks.end());
+  return chunks;
+}
+
+Result<int> verify_model(const VerifyOptions& options, Console& console) {
+  const Session session = TRY(open_session(options.model, options.machine, console));
+  const std::vector<ReferenceCase> cases = TRY(read_reference(options.reference, session.model->config));
+  const double load_s = TRY(load_weights(session, console));
+  console.note(fmt::format("{}: {} of weights in {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
+                           seconds_text(load_s)));
+  const std::vector<std::int64_t> chunks = options.chunks.empty() ? std::vector<std::int64_t>{0, 37, 1} : options.chunks;
+  StepRunner runner(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision, limits_for(cases, chunks));
+  std::vector<VerifyCase> results;
+  for (const ReferenceCase& reference : cases) {
+    for (VerifyCase& result : verify(runner, {reference}, chunks_for(reference, chunks))) results.push_back(std::move(result));
+    if (!options.json) TRY(console.print(case_text(results.back())));
+  }
+  TRY(console.print(options.json ? verify_json(session, options.reference, results) : verdict(results) + "\n"));
+  const bool passed = std::all_of(results.begin(), results.end(), [](const VerifyCase& result) { return result.passed(); });
+  return passed ? 0 : kExitFailed;
+}
+
+Action add_verify(CLI::App& app) {
+  const auto options = std::make_shared<VerifyOptions>();
+  app.description(kDescription);
+  app.footer(kExamples);
+  add_model_argument(app, options->model);
+  app.add_option("--reference", options->reference, "What the other implementation computed")
+      ->required()
+      ->option_text("FILE (required)")
+      ->group("Comparison");
+  CLI::Option* const chunk = app.add_option("--chunk", options->chunks,
+                                            "Tokens a step; 0: all at once; may be repeated\n(default: 0, 37 and 1, one after the other)");
+  accept_range(chunk->allow_extra_args(false)->group("Comparison"), 0, 65536);
+  app.add_flag("--json", options->json, "Print one JSON object")->group("Comparison");
+  add_machine_options(app, options->machine);
+  return [options](Console& console) { return verify_model(*options, console); };
+}
+
+}  // namespace
+
+const Subcommand kVerify = {.name = "verify",
+                            .summary = "Compare a model with a recorded reference, layer by layer",
+                            .example = "reckoner verify models/pocket --reference tests/data/pocket-golden.safetensors",
+                            .add = add_verify};
+
+}  // namespace reckoner

@@ -1,0 +1,555 @@
+// Every kernel of attend_latent and index_select that this machine can run, against the references.
+#include <algorithm>
+#include <limits>
+
+#include "cases_cache.h"
+
+namespace reckoner {
+namespace {
+
+constexpr double kUlp = 0x1p-24;  // what rounding a float loses at most, relative
+const float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// ---- attend_latent ----
+
+struct AttendCase {
+  std::int64_t heads, latent, rope;
+  std::vector<TokenCase> tokens;
+  OwnedCache cache;
+  OwnedPlaces places;
+  OwnedTensor q;          // [tokens, heads, latent + rope]
+  OwnedTensor y;          // [tokens, heads, latent]
+  std::int64_t top_k;     // 0: attend to everything
+  OwnedTensor counts;     // [tokens]
+  OwnedTensor positions;  // [tokens, top_k]
+  std::int64_t max_context;
+
+  AttendCase(std::int64_t heads_, std::int64_t latent_, std::int64_t rope_, DType dtype, std::int64_t top_k_,
+             const std::vector<std::int64_t>& contexts, const std::vector<TokenCase>& tokens_, Random& random)
+      : heads(heads_),
+        latent(latent_),
+        rope(rope_),
+        tokens(tokens_),
+        cache(dtype, latent + rope, contexts, random),
+        places(tokens, cache),
+        q({count(), heads, latent + rope}, random.floats(count() * heads * (latent + rope))),
+        y(DType::f32, {count(), heads, latent}),
+        top_k(top_k_),
+        counts(DType::i32, {count()}),
+        positions(DType::i32, {count(), top_k}),
+        max_context(*std::max_element(contexts.begin(), contexts.end())) {
+    for (std::int64_t token = 0; token < count() && top_k > 0; ++token) select_some(token, random);
+  }
+
+  std::int64_t count() const { return std::ssize(tokens); }
+
+  // None, one, a few, or as many as there are; in ascending order.
+  void select_some(std::int64_t token, Random& random) {
+    const std::int64_t context = tokens[static_cast<std::size_t>(token)].position + 1;
+    const std::int64_t most = std::min(context, top_k);
+    const std::int64_t wanted = random.one_of<std::int64_t>({0, 1, random.below(most + 1), most, most});
+    std::vector<std::int32_t> all(static_cast<std::size_t>(context));
+    std::iota(all.begin(), all.end(), 0);
+    for (std::int64_t i = 0; i < wanted; ++i) {
+      std::swap(all[static_cast<std::size_t>(i)], all[static_cast<std::size_t>(i + random.below(context - i))]);
+    }
+    std::sort(all.begin(), all.begin() + std::min(wanted, context));
+    counts->i32()[token] = static_cast<std::int32_t>(std::min(wanted, context));
+    std::copy_n(all.begin(), counts->i32()[token], positions->i32() + token * top_k);
+  }
+
+  // Of tokens [first, first + some).
+  AttendLatentArgs args(std::int64_t first, std::int64_t some) const {
+    AttendLatentArgs args{.q = q->rows(first, some),
+                          .places = places.rows(first, some),
+                          .cache = *cache,
+                          .scale = 1.0f / std::sqrt(static_cast<float>(latent + rope)),
+                          .max_context = max_context,
+                          .y = y->rows(first, some)};
+    if (top_k > 0) args.selection = {.counts = counts->rows(first, some), .positions = positions->rows(first, some)};
+    return args;
+  }
+  AttendLatentArgs args() const { return args(0, count()); }
+
+  std::vector<std::int64_t> attended(std::int64_t token) const {
+    if (top_k > 0) return {positions->i32() + token * top_k, positions->i32() + token * top_k + counts->i32()[token]};
+    std::vector<std::int64_t> all(static_cast<std::size_t>(tokens[static_cast<std::size_t>(token)].position + 1));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+};
+
+std::vector<TokenCase> some_tokens(const std::vector<std::int64_t>& contexts, std::int64_t count, Random& random) {
+  std::vector<TokenCase> tokens;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t sequence = random.below(std::ssize(contexts));
+    const std::int64_t context = contexts[static_cast<std::size_t>(sequence)];
+    // The last position of a sequence as often as any other.
+    tokens.push_back({sequence, random.below(2) == 0 ? context - 1 : random.below(context)});
+  }
+  return tokens;
+}
+
+AttendCase some_attend_case(Random& random) {
+  const auto latent = random.one_of<std::int64_t>({8, 32, 40, 512});
+  const std::vector<std::int64_t> lengths = {1, 63, 64, 65, 200, 700};
+  std::vector<std::int64_t> contexts;
+  for (std::int64_t i = random.below(3); i >= 0; --i) contexts.push_back(random.one_of(lengths));
+  // Enough keys for more than the least number a piece has, now and then.
+  if (latent < 512 && random.below(4) == 0) contexts.push_back(random.one_of<std::int64_t>({1100, 9000}));
+  AttendCase c(random.one_of<std::int64_t>({1, 3, 8, 16, 17, 40}), latent, random.one_of<std::int64_t>({2, 16, 64}),
+               random.one_of<DType>({DType::f32, DType::bf16}), random.one_of<std::int64_t>({0, 0, 1, 7, 64, 600}), contexts,
+               some_tokens(contexts, random.one_of<std::int64_t>({1, 2, 5, 11}), random), random);
+  // From nearly even weights to few that matter.
+  const float sharpness = random.one_of<float>({1.0f, 6.0f, 20.0f});
+  for (std::int64_t i = 0; i < c.q->shape.elements(); ++i) c.q->f32()[i] *= sharpness;
+  return c;
+}
+
+// Bound on the error of one head's y, first order with a factor 2 over all. A score is a float sum of `width` products of a query that
+// was scaled first: off by (width + 3) ulp of scale * sum |q k|. Its distance to the largest score is rounded once more: so
+//   d = (width + 3) ulp * max_s sum |q k| scale * 2 + ulp * (spread of the scores).
+// exp adds 4 ulp. Each block of 64 keys and each piece rescales what came before, once for the sum and once for y: another exp of a
+// rounded difference, at most d + 5 ulp each; the differences telescope, so d is paid once and 5 ulp per rescaling. The weights p / sum p
+// are then off by 2 (d + rescalings * 5 ulp) relative, y by that times max |row|, plus keys * ulp for its own sum; and the normalised sum.
+double attend_bound(const AttendCase& c, std::int64_t token, std::int64_t head) {
+  const std::int64_t width = c.latent + c.rope;
+  const float* q = c.q->f32() + (token * c.heads + head) * width;
+  const double scale = c.args().scale;
+  double magnitude = 0, low = 0, high = 0, largest = 0;
+  const std::vector<std::int64_t> keys = c.attended(token);
+  for (const std::int64_t position : keys) {
+    const std::vector<float> row = c.cache.row(c.tokens[static_cast<std::size_t>(token)].sequence, position);
+    double sum = 0, score = 0;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      score += scale * q[i] * row[i];
+      sum += std::fabs(scale * q[i] * row[i]);
+      largest = std::max(largest, std::fabs(static_cast<double>(row[i])));
+    }
+    magnitude = std::max(magnitude, sum);
+    low = std::min(low, score);
+    high = std::max(high, score);
+  }
+  const auto count = static_cast<double>(keys.size());
+  const double d = kUlp * (2 * static_cast<double>(width + 3) * magnitude + (high - low));
+  const double relative = 2 * (d + kUlp * (4 + 5 * (count / 64 + 16))) + 2 * count * kUlp + 4 * kUlp;
+  return 2 * std::expm1(relative) * largest;
+}
+
+void expect_attend_close(const AttendCase& c, const std::vector<float>& expected) {
+  for (std::int64_t row = 0; row < c.count() * c.heads; ++row) {
+    const double bound = attend_bound(c, row / c.heads, row % c.heads);
+    for (std::int64_t i = row * c.latent; i < (row + 1) * c.latent; ++i) {
+      const double error = std::fabs(static_cast<double>(c.y->f32()[i]) - expected[static_cast<std::size_t>(i)]);
+      // Written so that a NaN fails.
+      if (!(error <= bound)) {
+        ADD_FAILURE() << "token " << row / c.heads << " head " << row % c.heads << " element " << i % c.latent << ": found "
+                      << c.y->f32()[i] << ", expected " << expected[static_cast<std::size_t>(i)] << ", allowed error " << bound;
+        return;
+      }
+    }
+  }
+  EXPECT_TRUE(c.y.untouched_around());
+}
+
+std::vector<float> values_of(const Tensor& tensor) { return {tensor.f32(), tensor.f32() + tensor.shape.elements()}; }
+
+std::string describe(const AttendCase& c) {
+  return c.q->shape.to_string() + " latent " + std::to_string(c.latent) + " top_k " + std::to_string(c.top_k) + " max_context " +
+         std::to_string(c.max_context) + " cache " + std::string(name((*c.cache).dtype));
+}
+
+TEST(AttendLatent, KernelsMatchTheReferenceOnAnyNumberOfThreads) {
+  Random random(1);
+  for (int i = 0; i < 40; ++i) {
+    const AttendCase c = some_attend_case(random);
+    SCOPED_TRACE(describe(c));
+    reference(c.args());
+    const std::vector<float> expected = values_of(*c.y);
+    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+      run_on_any_threads(kernel, c.args(), {*c.y}, [&] { std::fill_n(c.y->f32(), c.y->shape.elements(), kNan); });
+      expect_attend_close(c, expected);
+    });
+  }
+}
+
+// Many tokens are cut into items otherwise than one: that must not show.
+TEST(AttendLatent, ATokenIsTheSameAloneAndInCompany) {
+  Random random(2);
+  for (int i = 0; i < 20; ++i) {
+    const AttendCase c = some_attend_case(random);
+    SCOPED_TRACE(describe(c));
+    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+      run_kernel(kernel, c.args(), 2);
+      const std::vector<float> together = values_of(*c.y);
+      std::fill_n(c.y->f32(), c.y->shape.elements(), kNan);
+      for (std::int64_t token = 0; token < c.count(); ++token) run_kernel(kernel, c.args(token, 1), 3);
+      EXPECT_EQ(together, values_of(*c.y));
+    });
+  }
+}
+
+TEST(AttendLatent, ThePublishedShape) {
+  Random random(3);
+  const std::vector<std::int64_t> contexts = {2500};
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const AttendCase c(64, 512, 64, dtype, 2048, contexts, {{0, 2499}, {0, 2300}}, random);
+    reference(c.args());
+    const std::vector<float> expected = values_of(*c.y);
+    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+      run_kernel(kernel, c.args(), 2);
+      expect_attend_close(c, expected);
+    });
+  }
+}
+
+// A query of zeros weighs all keys alike, and sums of small integers are exact: a key left out or counted twice shows at any shape.
+TEST(AttendLatent, AZeroQueryGivesTheAverageOfTheRows) {
+  Random random(8);
+  for (const std::int64_t top_k : {0, 2048}) {
+    AttendCase c(20, 512, 64, DType::bf16, top_k, {2500}, {{0, 2499}, {0, 1087}, {0, 511}, {0, 512}, {0, 64}}, random);
+    std::fill_n(c.q->f32(), c.q->shape.elements(), 0.0f);
+    for (std::int64_t position = 0; position < 2500; ++position) {
+      std::vector<float> row(576);
+      for (float& value : row) value = static_cast<float>(random.below(9) - 4);
+      c.cache.set_row(0, position, row);
+    }
+    reference(c.args());
+    const std::vector<float> expected = values_of(*c.y);
+    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+      for (const int threads : {1, 6}) {
+        run_kernel(kernel, c.args(), threads);
+        // One rounding for 1 / count, one for the product, one in the reference; which also sums count doubles that are not exact.
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_NEAR(c.y->f32()[i], expected[i], 4 * kUlp * std::fabs(expected[i]) + 1e-11) << "element " << i;
+        }
+      }
+    });
+  }
+}
+
+TEST(AttendLatent, NothingToAttendToGivesZeros) {
+  Random random(4);
+  const AttendCase c(17, 40, 16, DType::f32, 600, {700}, {{0, 699}, {0, 5}, {0, 650}}, random);
+  std::fill_n(c.counts->i32(), 3, 0);
+  for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+    for (const int threads : {1, 8}) {
+      std::fill_n(c.y->f32(), c.y->shape.elements(), kNan);
+      run_kernel(kernel, c.args(), threads);
+      for (const float value : values_of(*c.y)) EXPECT_EQ(value, 0.0f);
+    }
+  });
+}
+
+TEST(AttendLatent, ANanStaysWithItsToken) {
+  Random random(5);
+  // Sequence 0 is clean, sequence 1 holds a bad row; token 2 has a bad query in head 1.
+  AttendCase c(20, 32, 16, DType::bf16, 0, {130, 700}, {{0, 129}, {1, 699}, {0, 100}, {1, 40}, {0, 3}}, random);
+  for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+    run_kernel(kernel, c.args(), 2);
+    const std::vector<float> clean = values_of(*c.y);
+    const std::vector<float> row = c.cache.row(1, 77);
+    std::vector<float> bad_row = row;
+    bad_row[40] = kNan;  // in the rotated part: in the scores only
+    c.cache.set_row(1, 77, bad_row);
+    float& element = c.q->f32()[(2 * c.heads + 1) * 48 + 5];
+    const float good = element;
+    element = kNan;
+    run_kernel(kernel, c.args(), 2);
+    element = good;
+    c.cache.set_row(1, 77, row);
+    for (std::int64_t i = 0; i < std::ssize(clean); ++i) {
+      const std::int64_t head = i / c.latent;  // over all tokens
+      const bool bad = head / c.heads == 1 || head == 2 * c.heads + 1;
+      const float found = c.y->f32()[i];
+      EXPECT_TRUE(bad ? std::isnan(found) : found == clean[static_cast<std::size_t>(i)]) << "token " << head / c.heads;
+    }
+  });
+}
+
+TEST(AttendLatent, LargeScoresDoNotOverflow) {
+  Random random(6);
+  for (const float factor : {1e4f, -1e4f, 1e8f}) {
+    const AttendCase c(3, 32, 16, DType::f32, 0, {700}, {{0, 699}, {0, 64}}, random);
+    for (std::int64_t i = 0; i < c.q->shape.elements(); ++i) c.q->f32()[i] *= factor;
+    reference(c.args());
+    const std::vector<float> expected = values_of(*c.y);
+    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+      run_kernel(kernel, c.args(), 2);
+      // The largest score wins by far more than its error, in these cases: the answer is that key's row.
+      for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(c.y->f32()[i], expected[i], 0.05) << "factor " << factor;
+    });
+  }
+}
+
+TEST(AttendLatent, TheWorkspaceFollowsFromShapesAndIsModest) {
+  Random random(7);
+  const AttendCase c = some_attend_case(random);
+  const auto without_data = [](Tensor tensor) {
+    tensor.data = nullptr;
+    return tensor;
+  };
+  AttendLatentArgs planned = c.args();
+  planned.q = without_data(planned.q);
+  planned.y = without_data(planned.y);
+  planned.places = {.positions = without_data(planned.places.positions), .pages = {}};
+  planned.cache.base = nullptr;
+  if (c.top_k > 0) {
+    planned.selection = {.counts = without_data(planned.selection.counts), .positions = without_data(planned.selection.positions)};
+  }
+  for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+    for (const int threads : {1, 2, 16}) EXPECT_EQ(kernel.workspace_bytes(planned, threads), kernel.workspace_bytes(c.args(), threads));
+    // The published shape, a context of 128k without selection.
+    const AttendLatentArgs large{.q = {.shape = {1, 64, 576}}, .max_context = 131072, .y = {.shape = {1, 64, 512}}};
+    EXPECT_LT(kernel.workspace_bytes(large, 16), 16 << 20);
+  });
+}
+
+// ---- index_select ----
+
+enum class Numbers { real, small_integers };
+
+struct IndexCase {
+  std::int64_t heads, dim, top_k;
+  std::vector<TokenCase> tokens;
+  OwnedCache cache;
+  OwnedPlaces places;
+  OwnedTensor q;          // [tokens, heads, dim]
+  OwnedTensor weights;    // [tokens, heads]
+  OwnedTensor counts;     // [tokens]
+  OwnedTensor positions;  // [tokens, top_k]
+  std::int64_t max_context;
+
+  // With small integers every sum is exact in float, and many scores are equal.
+  IndexCase(std::int64_t heads_, std::int64_t dim_, DType dtype, std::int64_t top_k_, const std::vector<std::int64_t>& contexts,
+            const std::vector<TokenCase>& tokens_, Numbers numbers, Random& random)
+      : heads(heads_),
+        dim(dim_),
+        top_k(top_k_),
+        tokens(tokens_),
+        cache(dtype, dim, contexts, random),
+        places(tokens, cache),
+        q({count(), heads, dim}, random.floats(count() * heads * dim)),
+        weights({count(), heads}, random.floats(count() * heads)),
+        counts(DType::i32, {count()}),
+        positions(DType::i32, {count(), top_k}),
+        max_context(*std::max_element(contexts.begin(), contexts.end())) {
+    if (numbers == Numbers::real) return;
+    for (std::int64_t i = 0; i < q->shape.elements(); ++i) q->f32()[i] = integer(random, 1);
+    for (std::int64_t i = 0; i < weights->shape.elements(); ++i) weights->f32()[i] = integer(random, 2);
+    for (std::int64_t sequence = 0; sequence < std::ssize(contexts); ++sequence) {
+      for (std::int64_t position = 0; position < contexts[static_cast<std::size_t>(sequence)]; ++position) {
+        std::vector<float> row(static_cast<std::size_t>(dim));
+        for (float& value : row) value = integer(random, 1);
+        cache.set_row(sequence, position, row);
+      }
+    }
+  }
+
+  static float integer(Random& random, std::int64_t largest) { return static_cast<float>(random.below(2 * largest + 1) - largest); }
+  std::int64_t count() const { return std::ssize(tokens); }
+
+  IndexSelectArgs args(std::int64_t first, std::int64_t some) const {
+    return {.q = q->rows(first, some),
+            .weights = weights->rows(first, some),
+            .scale = 0.125f,
+            .places = places.rows(first, some),
+            .keys = *cache,
+            .max_context = max_context,
+            .selection = {.counts = counts->rows(first, some), .positions = positions->rows(first, some)}};
+  }
+  IndexSelectArgs args() const { return args(0, count()); }
+
+  static constexpr std::int32_t kUnwritten = -7;
+  void reset() const {
+    std::fill_n(counts->i32(), count(), kUnwritten);
+    std::fill_n(positions->i32(), count() * top_k, kUnwritten);
+  }
+  std::vector<std::int32_t> found() const {
+    std::vector<std::int32_t> all(counts->i32(), counts->i32() + count());
+    all.insert(all.end(), positions->i32(), positions->i32() + count() * top_k);
+    return all;
+  }
+};
+
+std::string describe(const IndexCase& c) {
+  return c.q->shape.to_string() + " top_k " + std::to_string(c.top_k) + " max_context " + std::to_string(c.max_context) + " cache " +
+         std::string(name((*c.cache).dtype));
+}
+
+IndexCase some_index_case(Numbers numbers, Random& random) {
+  const std::vector<std::int64_t> lengths = {1, 63, 64, 65, 200, 700, 1300};
+  std::vector<std::int64_t> contexts;
+  for (std::int64_t i = random.below(3); i >= 0; --i) contexts.push_back(random.one_of(lengths));
+  return {random.one_of<std::int64_t>({1, 3, 8, 16, 17, 32}),
+          random.one_of<std::int64_t>({2, 8, 16, 40, 128}),
+          random.one_of<DType>({DType::f32, DType::bf16}),
+          random.one_of<std::int64_t>({1, 2, 16, 63, 64, 199, 200, 300}),
+          contexts,
+          some_tokens(contexts, random.one_of<std::int64_t>({1, 2, 9, 20}), random),
+          numbers,
+          random};
+}
+
+// What a float kernel may get wrong of a score: (dim + 2) ulp for each dot product and its weight, heads + 4 for their sum; twice that.
+struct Score {
+  double value = 0;
+  double error = 0;
+};
+
+Score score_of(const IndexCase& c, std::int64_t token, std::int64_t position) {
+  const std::vector<float> key = c.cache.row(c.tokens[static_cast<std::size_t>(token)].sequence, position);
+  Score score;
+  for (std::int64_t head = 0; head < c.heads; ++head) {
+    const float* q = c.q->f32() + (token * c.heads + head) * c.dim;
+    double dot = 0, magnitude = 0;
+    for (std::int64_t i = 0; i < c.dim; ++i) {
+      dot += static_cast<double>(q[i]) * key[static_cast<std::size_t>(i)];
+      magnitude += std::fabs(static_cast<double>(q[i]) * key[static_cast<std::size_t>(i)]);
+    }
+    const double weight = static_cast<double>(c.weights->f32()[token * c.heads + head]) * c.args().scale;
+    score.value += weight * std::max(dot, 0.0);
+    score.error += 2 * std::fabs(weight) * magnitude * kUlp * static_cast<double>(c.dim + c.heads + 6);
+  }
+  return score;
+}
+
+// The selection of a token is one that scores within their errors may give: nothing outside is surely better than something inside.
+void expect_selects_the_best(const IndexCase& c, std::int64_t token) {
+  const std::int64_t context = c.tokens[static_cast<std::size_t>(token)].position + 1;
+  const std::int32_t* positions = c.positions->i32() + token * c.top_k;
+  const std::int32_t count = c.counts->i32()[token];
+  ASSERT_EQ(count, std::min(context, c.top_k));
+  for (std::int64_t i = 0; i < c.top_k; ++i) {
+    if (i >= count) {
+      ASSERT_EQ(positions[i], IndexCase::kUnwritten);
+    } else {
+      ASSERT_TRUE(positions[i] >= 0 && positions[i] < context && (i == 0 || positions[i - 1] < positions[i]));
+    }
+  }
+  double worst_inside = std::numeric_limits<double>::infinity();
+  double best_outside = -worst_inside;
+  for (std::int64_t position = 0; position < context; ++position) {
+    const Score score = score_of(c, token, position);
+    if (std::binary_search(positions, positions + count, position)) {
+      worst_inside = std::min(worst_inside, score.value + score.error);
+    } else {
+      best_outside = std::max(best_outside, score.value - score.error);
+    }
+  }
+  EXPECT_GE(worst_inside, best_outside) << "token " << token;
+}
+
+TEST(IndexSelect, KernelsSelectTheBestOnAnyNumberOfThreads) {
+  Random random(11);
+  for (int i = 0; i < 40; ++i) {
+    const IndexCase c = some_index_case(Numbers::real, random);
+    SCOPED_TRACE(describe(c));
+    for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
+      run_on_any_threads(kernel, c.args(), {*c.counts, *c.positions}, [&] { c.reset(); });
+      for (std::int64_t token = 0; token < c.count(); ++token) expect_selects_the_best(c, token);
+      EXPECT_TRUE(c.positions.untouched_around());
+      EXPECT_TRUE(c.counts.untouched_around());
+    });
+  }
+}
+
+void expect_equals_reference(const IndexCase& c) {
+  SCOPED_TRACE(describe(c));
+  c.reset();
+  reference(c.args());
+  const std::vector<std::int32_t> expected = c.found();
+  for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
+    c.reset();
+    run_kernel(kernel, c.args(), 2);
+    EXPECT_EQ(c.found(), expected);
+  });
+}
+
+TEST(IndexSelect, ExactScoresWithTiesEqualTheReference) {
+  Random random(12);
+  for (int i = 0; i < 60; ++i) expect_equals_reference(some_index_case(Numbers::small_integers, random));
+}
+
+TEST(IndexSelect, AtTheBorderOfTopK) {
+  Random random(13);
+  for (const std::int64_t top_k : {1, 64, 200}) {
+    std::vector<TokenCase> tokens;
+    for (std::int64_t position = std::max<std::int64_t>(0, top_k - 2); position <= top_k + 1; ++position) tokens.push_back({0, position});
+    expect_equals_reference(IndexCase(8, 16, DType::f32, top_k, {top_k + 2}, tokens, Numbers::small_integers, random));
+  }
+}
+
+TEST(IndexSelect, EqualScoresGoToTheEarlierPositions) {
+  Random random(14);
+  for (const float weight : {0.0f, -0.0f, -1.0f, 1.0f}) {
+    for (const float element : {0.0f, 1.0f, -1.0f}) {
+      IndexCase c(3, 8, DType::f32, 50, {700}, {{0, 699}, {0, 50}}, Numbers::small_integers, random);
+      std::fill_n(c.weights->f32(), c.weights->shape.elements(), weight);
+      std::fill_n(c.q->f32(), c.q->shape.elements(), element);
+      // The scores are zeros of both signs, or all the same number.
+      for (std::int64_t position = 0; position < 700; ++position) c.cache.set_row(0, position, std::vector<float>(8, 1.0f));
+      expect_equals_reference(c);
+      for (std::int32_t i = 0; i < 50; ++i) EXPECT_EQ(c.positions->i32()[i], i);
+    }
+  }
+}
+
+TEST(IndexSelect, ATokenIsTheSameAloneAndInCompany) {
+  Random random(15);
+  for (int i = 0; i < 30; ++i) {
+    const IndexCase c = some_index_case(Numbers::real, random);
+    SCOPED_TRACE(describe(c));
+    for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
+      c.reset();
+      run_kernel(kernel, c.args(), 2);
+      const std::vector<std::int32_t> together = c.found();
+      c.reset();
+      for (std::int64_t token = 0; token < c.count(); ++token) run_kernel(kernel, c.args(token, 1), 1);
+      EXPECT_EQ(c.found(), together);
+    });
+  }
+}
+
+TEST(IndexSelect, BadRowsSelectPositionsThatExistAndStayAlone) {
+  Random random(16);
+  IndexCase c(17, 40, DType::f32, 64, {700, 300}, {{0, 699}, {1, 299}, {0, 400}, {1, 70}, {0, 650}}, Numbers::small_integers, random);
+  const std::vector<std::int32_t> before = [&] {
+    reference(c.args());
+    return c.found();
+  }();
+  // Sequence 1 is bad in half of its rows; of token 4 the query.
+  for (std::int64_t position = 0; position < 300; position += 2) c.cache.set_row(1, position, std::vector<float>(40, kNan));
+  c.q->f32()[4 * 17 * 40] = kNan;
+  for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
+    c.reset();
+    run_kernel(kernel, c.args(), 2);
+    for (std::int64_t token = 0; token < c.count(); ++token) {
+      const std::int32_t* positions = c.positions->i32() + token * 64;
+      for (std::int64_t i = 0; i < 64; ++i) {
+        ASSERT_TRUE(positions[i] >= 0 && positions[i] <= c.tokens[static_cast<std::size_t>(token)].position);
+        ASSERT_TRUE(i == 0 || positions[i] > positions[i - 1]);
+      }
+      if (token == 0 || token == 2) { EXPECT_TRUE(std::equal(positions, positions + 64, before.begin() + 5 + token * 64)); }
+      // A score that is a number beats one that is not.
+      if (token == 1) {
+        for (std::int64_t i = 0; i < 64; ++i) EXPECT_EQ(positions[i] % 2, 1);
+      }
+    }
+  });
+  expect_equals_reference(c);
+}
+
+TEST(IndexSelect, TheWorkspaceIsModest) {
+  for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
+    const IndexSelectArgs large{.q = {.shape = {512, 32, 128}},
+                                .weights = {.shape = {512, 32}},
+                                .keys = {.row_elements = 128},
+                                .max_context = 131072,
+                                .selection = {.counts = {.shape = {512}}, .positions = {.shape = {512, 2048}}}};
+    EXPECT_LT(kernel.workspace_bytes(large, 16), 8 * 131072 * 4 + (2 << 20));
+  });
+}
+
+}  // namespace
+}  // namespace reckoner

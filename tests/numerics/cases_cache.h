@@ -1,0 +1,124 @@
+// Caches for numerics tests: several sequences whose pages lie scattered over one pool, between bytes that belong to somebody else.
+#pragma once
+
+#include <memory>
+#include <numeric>
+
+#include "cases.h"
+
+namespace reckoner {
+
+class OwnedCache {
+ public:
+  // Room for sequences of the given contexts, filled with random rows.
+  OwnedCache(DType dtype, std::int64_t width, const std::vector<std::int64_t>& contexts, Random& random) {
+    std::int64_t pages = 0;
+    for (const std::int64_t context : contexts) pages += (context + kPageTokens - 1) / kPageTokens;
+    view_ = {.offset_bytes = 64, .row_elements = width, .dtype = dtype};
+    view_.page_bytes = view_.offset_bytes + kPageTokens * view_.row_bytes();
+    size_ = pages * view_.page_bytes;
+    // Exactly as large as needed, and rows end with the page: AddressSanitizer sees whoever reads beyond the last row.
+    bytes_ = std::make_unique<std::byte[]>(static_cast<std::size_t>(size_));
+    std::memset(bytes_.get(), 0x5a, static_cast<std::size_t>(size_));
+    view_.base = bytes_.get();
+    hand_out_pages(pages, contexts, random);
+    for (const std::vector<std::int32_t>& table : tables_) {
+      for (std::int64_t position = 0; position < std::ssize(table) * kPageTokens; ++position) {
+        write_row(view_, view_.row(table.data(), position), 0, width, random.floats(width).data());
+      }
+    }
+  }
+
+  const CacheView& operator*() const { return view_; }
+  const std::int32_t* pages(std::int64_t sequence) const { return tables_[static_cast<std::size_t>(sequence)].data(); }
+  std::vector<float> row(std::int64_t sequence, std::int64_t position) const {
+    std::vector<float> values(static_cast<std::size_t>(view_.row_elements));
+    read_row(view_, view_.row(pages(sequence), position), 0, view_.row_elements, values.data());
+    return values;
+  }
+  void set_row(std::int64_t sequence, std::int64_t position, const std::vector<float>& values) const {
+    write_row(view_, view_.row(pages(sequence), position), 0, view_.row_elements, values.data());
+  }
+  std::vector<std::byte> bytes() const { return {bytes_.get(), bytes_.get() + size_}; }
+  void set_bytes(const std::vector<std::byte>& bytes) const { std::memcpy(bytes_.get(), bytes.data(), bytes.size()); }
+
+ private:
+  void hand_out_pages(std::int64_t pages, const std::vector<std::int64_t>& contexts, Random& random) {
+    std::vector<std::int32_t> ids(static_cast<std::size_t>(pages));
+    std::iota(ids.begin(), ids.end(), 0);
+    for (std::int64_t i = pages - 1; i > 0; --i) {
+      std::swap(ids[static_cast<std::size_t>(i)], ids[static_cast<std::size_t>(random.below(i + 1))]);
+    }
+    auto next = ids.begin();
+    for (const std::int64_t context : contexts) {
+      const auto end = next + (context + kPageTokens - 1) / kPageTokens;
+      tables_.emplace_back(next, end);
+      next = end;
+    }
+  }
+
+  CacheView view_;
+  std::int64_t size_ = 0;
+  std::unique_ptr<std::byte[]> bytes_;
+  std::vector<std::vector<std::int32_t>> tables_;  // of each sequence
+};
+
+// Where one token of a case stands.
+struct TokenCase {
+  std::int64_t sequence = 0;
+  std::int64_t position = 0;
+};
+
+// The places of tokens, with their memory.
+class OwnedPlaces {
+ public:
+  OwnedPlaces(const std::vector<TokenCase>& tokens, const OwnedCache& cache) : positions_(DType::i32, {std::ssize(tokens)}) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      positions_->i32()[i] = static_cast<std::int32_t>(tokens[i].position);
+      pages_.push_back(cache.pages(tokens[i].sequence));
+    }
+  }
+  TokenPlaces operator*() const { return {.positions = *positions_, .pages = pages_}; }
+  // Of tokens [first, first + count).
+  TokenPlaces rows(std::int64_t first, std::int64_t count) const {
+    return {.positions = positions_->rows(first, count),
+            .pages = std::span(pages_).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))};
+  }
+
+ private:
+  OwnedTensor positions_;
+  std::vector<const std::int32_t*> pages_;
+};
+
+// body(kernel) for every kernel of the op, but the reference, that this machine can run: for ops whose kernels serve every key.
+template <class Args, class Body>
+void for_each_keyless_kernel(Body&& body) {
+  const DeviceInfo device = detect_cpu();
+  const Catalogue catalogue = cpu_catalogue();
+  for (const Kernel<Args>& kernel : catalogue.of<Args>()) {
+    if (kernel.name.ends_with(".reference") || !kernel.supports({}, device).yes) continue;
+    SCOPED_TRACE(kernel.name);
+    body(kernel);
+  }
+}
+
+inline std::vector<std::byte> bytes_of(const Tensor& tensor) { return {tensor.data, tensor.data + tensor.bytes()}; }
+
+// Runs the kernel on several numbers of threads; `outputs` must hold the same bytes after each run. `reset` prepares a run.
+template <class Args, class Reset>
+void run_on_any_threads(const Kernel<Args>& kernel, const Args& args, const std::vector<Tensor>& outputs, const Reset& reset) {
+  std::vector<std::vector<std::byte>> first;
+  for (const int threads : {1, 2, 3, 5}) {
+    reset();
+    run_kernel(kernel, args, threads);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (threads == 1) {
+        first.push_back(bytes_of(outputs[i]));
+      } else {
+        EXPECT_EQ(first[i], bytes_of(outputs[i])) << "output " << i << " depends on the number of threads (" << threads << ")";
+      }
+    }
+  }
+}
+
+}  // namespace reckoner
