@@ -16,17 +16,23 @@ namespace json = boost::json;
 
 constexpr std::size_t kTokensWorthMeasuring = 16;
 
+// Boost.JSON writes 1.0 as 1E0; whole numbers read better.
+json::value number(double value) {
+  const auto whole = static_cast<std::int64_t>(value);
+  return static_cast<double>(whole) == value ? json::value(whole) : json::value(value);
+}
+
 json::object sampling_json(const SamplingParams& params) {
   json::object bias;
-  for (const auto& [id, value] : params.logit_bias) bias[std::to_string(id)] = value;
+  for (const auto& [id, value] : params.logit_bias) bias[std::to_string(id)] = number(value);
   return {{"greedy", params.temperature == 0},
-          {"temperature", params.temperature},
+          {"temperature", number(params.temperature)},
           {"top_k", params.top_k},
-          {"top_p", params.top_p},
-          {"min_p", params.min_p},
-          {"repetition_penalty", params.repetition_penalty},
-          {"presence_penalty", params.presence_penalty},
-          {"frequency_penalty", params.frequency_penalty},
+          {"top_p", number(params.top_p)},
+          {"min_p", number(params.min_p)},
+          {"repetition_penalty", number(params.repetition_penalty)},
+          {"presence_penalty", number(params.presence_penalty)},
+          {"frequency_penalty", number(params.frequency_penalty)},
           {"logit_bias", bias}};
 }
 

@@ -67,7 +67,7 @@ int parse_error(Console& console, CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const CLI::App& where = chosen.empty() ? app : *chosen.front();
   const std::string help = fmt::format("see `reckoner {}--help`", chosen.empty() ? "" : where.get_name() + " ");
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected_argument(console, where, help);
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) return unexpected_argument(console, where, help);
   return usage_error(console, reworded(error), help);
 }
 

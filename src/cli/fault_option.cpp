@@ -21,9 +21,7 @@ std::int64_t take_number(std::string_view& text) {
 Result<InjectedFault> parse_fault(const std::string& text, std::int64_t layers) {
   std::string_view rest = text;
   InjectedFault fault{.position = take_number(rest)};
-  if (rest == ":embedding") {
-    fault.place = GuardPlace::kEmbedding;
-  } else if (rest.starts_with(':')) {
+  if (rest.starts_with(':')) {
     rest.remove_prefix(1);
     const std::int64_t layer = take_number(rest);
     if (layer >= 0 && layer < layers && rest == ".attention") fault.place = GuardPlace::attention(layer);

@@ -33,7 +33,7 @@ struct RunOptions {
 
 Result<int> run(const RunOptions& options, Console& console);
 
-// "5:3.attention", "5:2.feed-forward", "5:embedding" of a model with this many layers.
+// "5:3.attention" or "5:2.feed-forward" of a model with this many layers.
 Result<InjectedFault> parse_fault(const std::string& text, std::int64_t layers);
 
 }  // namespace reckoner

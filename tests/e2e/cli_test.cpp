@@ -35,6 +35,10 @@ JsonNode at(const JsonDocument& document, const std::vector<std::string>& path) 
   return node;
 }
 std::string text_at(const JsonDocument& document, const std::vector<std::string>& path) { return at(document, path).as_string().value(); }
+// By value: a range-based for keeps no temporary Result alive.
+std::vector<JsonNode> list_at(const JsonDocument& document, const std::vector<std::string>& path) {
+  return at(document, path).as_array().value();
+}
 double number_at(const JsonDocument& document, const std::vector<std::string>& path) { return at(document, path).as_float().value(); }
 
 // `run` on the pocket model without thinking.
@@ -209,8 +213,9 @@ TEST(Run, LogitBiasForbidsAToken) {
 // The guard names where a value went wrong, while reading the prompt and while answering.
 TEST(Run, ABadValueEndsTheAnswerAndNamesItsPlace) {
   expect_error(ask({"--inject-nan", "5:1.attention", "Define lantern."}), 1,
-               {"step 0", "position 5", "layer 1, attention", "--kernels scalar"});
-  expect_error(ask({"--inject-nan", "5:embedding", "--json", "Define lantern."}), 1, {"step 0", "position 5", "the embedding"});
+               {"step 0", "position 11", "layer 1, attention", "--kernels scalar"});
+  expect_error(ask({"--inject-nan", "5:2.feed-forward", "--chunk", "6", "--json", "Define lantern."}), 1,
+               {"step 0", "position 5", "layer 2, feed-forward"});
   const ProgramRun run = run_program(ask({"--inject-nan", "14:3.feed-forward", "Define lantern."}));
   EXPECT_EQ(run.status, 1);
   EXPECT_TRUE(std::string(kLantern).starts_with(run.out) && !run.out.empty()) << run.out;
@@ -284,7 +289,7 @@ TEST(Verify, JsonHasEveryLayer) {
   EXPECT_EQ(run.status, 0) << run.err;
   const JsonDocument json = parsed(run.out);
   EXPECT_TRUE(*at(json, {"passed"}).as_bool());
-  const std::vector<JsonNode> cases = at(json, {"cases"}).as_array().value();
+  const std::vector<JsonNode> cases = list_at(json, {"cases"});
   ASSERT_EQ(cases.size(), 4u);
   const std::vector<JsonNode> runs = cases[0].required("runs")->as_array().value();
   ASSERT_EQ(runs.size(), 1u);
@@ -315,14 +320,14 @@ TEST(Inspect, JsonAddsUp) {
   const ProgramRun run = run_program({"inspect", kModel, "--json", "--tensors", "--precision", "exact"});
   const JsonDocument json = parsed(run.out);
   double bytes = 0;
-  for (const JsonNode& group : at(json, {"weights"}).as_array().value()) bytes += group.required("bytes")->as_float().value();
+  for (const JsonNode& group : list_at(json, {"weights"})) bytes += group.required("bytes")->as_float().value();
   EXPECT_EQ(bytes, number_at(json, {"bytes"}));
   EXPECT_EQ(number_at(json, {"memory", "cache_bytes_per_token"}), 4 * (512 + 64 + 128) * 4);
   EXPECT_EQ(number_at(json, {"memory", "total_bytes"}), number_at(json, {"memory", "weights_bytes"}) +
                                                             number_at(json, {"memory", "cache_bytes"}) +
                                                             number_at(json, {"memory", "workspace_bytes"}));
   double of_tensors = 0;
-  for (const JsonNode& tensor : at(json, {"tensors"}).as_array().value()) of_tensors += tensor.required("bytes")->as_float().value();
+  for (const JsonNode& tensor : list_at(json, {"tensors"})) of_tensors += tensor.required("bytes")->as_float().value();
   // NVFP4 weights have scalars beside their bytes and scales, which the groups leave out.
   EXPECT_NEAR(of_tensors, bytes + number_at(json, {"not_loaded", "bytes"}), 4096);
 }

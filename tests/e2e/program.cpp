@@ -58,8 +58,9 @@ ProgramRun run_words(const std::vector<std::string>& words, const std::string& i
   return run;
 }
 
-// Adds what the terminal shows until `text` has appeared after `from`; false when the program ended or nothing came in time.
-bool read_until(int terminal, std::string& screen, std::size_t from, const std::string& text) {
+// Adds what the terminal shows until `text` has appeared after `from`, which then stands behind it; false when the program ended or
+// nothing came in time.
+bool read_until(int terminal, std::string& screen, std::size_t& from, const std::string& text) {
   const auto give_up = Clock::now() + kPatience;
   while (text.empty() || screen.find(text, from) == std::string::npos) {
     if (Clock::now() > give_up) return false;
@@ -70,6 +71,7 @@ bool read_until(int terminal, std::string& screen, std::size_t from, const std::
     if (count <= 0) return false;
     screen.append(buffer, static_cast<std::size_t>(count));
   }
+  from = screen.find(text, from) + text.size();
   return true;
 }
 
@@ -99,13 +101,13 @@ ProgramRun run_on_terminal(const std::vector<std::string>& arguments, const std:
   }
   ProgramRun run;
   bool all_typed = true;
+  std::size_t from = 0;
   for (const auto& [wait_for, keys] : typed) {
-    const std::size_t from = run.out.size();
     all_typed = all_typed && read_until(terminal, run.out, from, wait_for);
     if (all_typed && write(terminal, keys.data(), keys.size()) < 0) all_typed = false;
   }
   if (!all_typed) kill(child, SIGKILL);
-  read_until(terminal, run.out, 0, "");
+  read_until(terminal, run.out, from, "");
   run.status = status_of(child);
   close(terminal);
   return run;

@@ -105,7 +105,7 @@ DIR/config.json: field 'rms_norm_eps': expected a finite number, found the numbe
 DIR/config.json: num_hidden_layers = 10000 and n_routed_experts = 16777216 ask for 503266338353 weights, the checkpoint has 724 tensors
   what to do: config.json and the weights are of different models, or the file is damaged: fetch both again)"},
 
-    {"TwiceTheExperts", Base::bf16, [](const ModelCopy& m) { m.replace(kConfig, R"("n_routed_experts": 8)", R"("n_routed_experts": 9)"); },
+    {"OneExpertTooMany", Base::bf16, [](const ModelCopy& m) { m.replace(kConfig, R"("n_routed_experts": 8)", R"("n_routed_experts": 9)"); },
      R"(
 model.safetensors: tensor 'model.layers.1.mlp.gate.weight': expected shape [9, 64] by config.json, found [8, 64]
 model.safetensors: tensor 'model.layers.2.mlp.gate.weight': expected shape [9, 64] by config.json, found [8, 64]
