@@ -41,7 +41,8 @@ StepRunner::StepRunner(const Model& model, const Catalogue& catalogue, const Dev
     frequencies_.f32()[i] = static_cast<float>(std::pow(model.config.rope.theta, -static_cast<double>(i) / static_cast<double>(pairs)));
   }
   // Kernels may work otherwise, and need more, when a step is small: every size is planned.
-  for (std::int64_t tokens = limits.max_tokens; tokens >= 1; --tokens) plan_step(tokens, std::min(tokens, limits.max_samples), limits.max_context);
+  for (std::int64_t tokens = limits.max_tokens; tokens >= 1; --tokens)
+    plan_step(tokens, std::min(tokens, limits.max_samples), limits.max_context);
   arena_.reserve();
 }
 

@@ -126,8 +126,8 @@ VerifyBound bound_for(Precision precision, const ReferenceCase& reference) {
   double squares = 0;
   for (const float logit : reference.logits) squares += static_cast<double>(logit) * logit;
   const double rms = std::sqrt(squares / static_cast<double>(reference.logits.size()));
-  // BF16 keeps 8 bits: an error of 2^-8 at most, about 2^-9 as a rule. About a dozen roundings a layer add up like a random walk, and the largest of a million
-  // logits lies five standard deviations out: 2^-9 * sqrt(12 * layers) * 5 of the rms.
+  // BF16 keeps 8 bits: an error of 2^-8 at most, about 2^-9 as a rule. About a dozen roundings a layer add up like a random walk, and the
+  // largest of a million logits lies five standard deviations out: 2^-9 * sqrt(12 * layers) * 5 of the rms.
   const auto layers = static_cast<double>(reference.hidden.size());
   const double error = 0x1p-9 * std::sqrt(12 * layers) * 5 * rms;
   return {.logit_error = error, .argmax_gap = 2 * error};

@@ -35,7 +35,9 @@ RECKONER_INLINE F32 zero() { return {_mm512_setzero_ps()}; }
 RECKONER_INLINE F32 broadcast(float x) { return {_mm512_set1_ps(x)}; }
 RECKONER_INLINE F32 load(const float* p) { return {_mm512_loadu_ps(p)}; }
 // The first n < kWidth elements, the others 0.
-RECKONER_INLINE F32 load_first(const float* p, std::int64_t n) { return {_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p)}; }
+RECKONER_INLINE F32 load_first(const float* p, std::int64_t n) {
+  return {_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p)};
+}
 RECKONER_INLINE F32 load_bf16(const std::uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16))};
 }
@@ -55,7 +57,8 @@ RECKONER_INLINE float largest(F32 a) { return _mm512_reduce_max_ps(a.v); }
 RECKONER_INLINE F32 round_to_int(F32 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 // a * 2^n for integral n in [-126, 127]
 RECKONER_INLINE F32 scale_by_power(F32 a, F32 n) {
-  return {_mm512_mul_ps(a.v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23)))};
+  return {
+      _mm512_mul_ps(a.v, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n.v), _mm512_set1_epi32(127)), 23)))};
 }
 
 #else
@@ -95,7 +98,8 @@ RECKONER_INLINE float largest(F32 a) {
 }
 RECKONER_INLINE F32 round_to_int(F32 a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
 RECKONER_INLINE F32 scale_by_power(F32 a, F32 n) {
-  return {_mm256_mul_ps(a.v, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23)))};
+  return {
+      _mm256_mul_ps(a.v, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n.v), _mm256_set1_epi32(127)), 23)))};
 }
 
 #endif

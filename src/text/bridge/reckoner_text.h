@@ -90,8 +90,8 @@ ReckonerTextCode reckoner_text_piece(const ReckonerTextTokenizer* tokenizer, uin
                                      ReckonerTextBytes* error);
 
 /* The id of a token by its string as the vocabulary spells it. `*found` becomes 0 or 1. */
-ReckonerTextCode reckoner_text_token_id(const ReckonerTextTokenizer* tokenizer, ReckonerTextSlice token, uint32_t* id,
-                                        int32_t* found, ReckonerTextBytes* error);
+ReckonerTextCode reckoner_text_token_id(const ReckonerTextTokenizer* tokenizer, ReckonerTextSlice token, uint32_t* id, int32_t* found,
+                                        ReckonerTextBytes* error);
 
 /* One more than the largest id, added tokens included. */
 size_t reckoner_text_vocab_size(const ReckonerTextTokenizer* tokenizer);
@@ -115,4 +115,3 @@ ReckonerTextCode reckoner_text_finish(ReckonerTextStream* stream, ReckonerTextSt
 #ifdef __cplusplus
 }
 #endif
-
