@@ -67,7 +67,10 @@ int parse_error(Console& console, CLI::App& app, const CLI::ParseError& error) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   const CLI::App& where = chosen.empty() ? app : *chosen.front();
   const std::string help = fmt::format("see `reckoner {}--help`", chosen.empty() ? "" : where.get_name() + " ");
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) return unexpected_argument(console, where, help);
+  // An unknown option before the command counts as a missing command to the parser.
+  const bool unexpected =
+      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) || (chosen.empty() && app.remaining_size() > 0);
+  if (unexpected) return unexpected_argument(console, where, help);
   return usage_error(console, reworded(error), help);
 }
 
@@ -82,7 +85,7 @@ int unknown_command(Console& console, const std::string& word, std::span<const S
 
 // The parser's help, with one empty line between the parts instead of two or none.
 std::string help_text(const CLI::App& app) {
-  std::string text = app.help();
+  std::string text = app.get_parent() == nullptr ? app.help() : app.help(app.get_parent()->get_name());
   text.insert(text.find("Usage:"), "\n");
   for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
   return text;
@@ -106,6 +109,7 @@ void describe(CLI::App& app, std::span<const Subcommand> subcommands) {
   app.get_formatter()->label("SUBCOMMAND", "COMMAND ...");
   app.get_formatter()->label("Positionals", "Arguments");
   app.footer(main_footer(subcommands));
+  app.require_subcommand(1);
 }
 
 // What the command line asks for; a usage error, the help and the version are finished actions.

@@ -98,12 +98,6 @@ std::string tensors_text(const Checkpoint& checkpoint) {
   return text;
 }
 
-// Of a field that is not used the source is its name.
-std::vector<Setting> without_sources(std::vector<Setting> settings) {
-  for (Setting& setting : settings) setting.source.clear();
-  return settings;
-}
-
 std::string notes_text(const Model& model) {
   std::string text;
   for (const std::string& note : model.notes) text += fmt::format("  {}\n", note);

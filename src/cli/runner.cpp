@@ -52,7 +52,7 @@ void print_settings(const Run& run) {
   const Model& model = *run.session.model;
   std::string text = "settings\n" + settings_table(run.session.settings) + "sampling\n" + settings_table(run.sampling.settings) +
                      "model\n" + settings_table(joined(model.config.settings, model.quant.settings));
-  if (!model.config.ignored.empty()) text += "ignored\n" + settings_table(model.config.ignored);
+  if (!model.config.ignored.empty()) text += "ignored\n" + settings_table(without_sources(model.config.ignored));
   for (const std::string& note : model.notes) text += fmt::format("note: {}\n", note);
   run.console.plain(text);
 }

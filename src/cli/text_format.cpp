@@ -94,6 +94,11 @@ std::vector<Setting> joined(std::vector<Setting> first, const std::vector<Settin
   return first;
 }
 
+std::vector<Setting> without_sources(std::vector<Setting> settings) {
+  for (Setting& setting : settings) setting.source.clear();
+  return settings;
+}
+
 std::string quoted_text(std::string_view bytes) {
   std::string text = "\"";
   while (!bytes.empty()) {

@@ -20,6 +20,8 @@ std::string seconds_text(double seconds);
 std::string settings_table(const std::vector<Setting>& settings);
 // One list after the other, so that they share their columns.
 std::vector<Setting> joined(std::vector<Setting> first, const std::vector<Setting>& second);
+// For fields that are not used, whose source is their name.
+std::vector<Setting> without_sources(std::vector<Setting> settings);
 
 // Text in double quotes with what is not printable escaped: \n, \t, \", \\, and \xE2 for bytes that are no whole characters.
 std::string quoted_text(std::string_view bytes);

@@ -369,6 +369,7 @@ TEST(Help, IsThereForEverything) {
 
 TEST(Errors, OfUseHaveStatusTwo) {
   expect_error({"rnu"}, 2, {"there is no command 'rnu'", "did you mean `reckoner run`?"});
+  expect_error({"--verison"}, 2, {"unknown option '--verison'", "did you mean --version?"});
   expect_error({"run"}, 2, {"MODEL is required", "reckoner run --help"});
   expect_error({"run", kModel, "x", "--temprature", "1"}, 2, {"unknown option '--temprature'", "did you mean --temperature?"});
   expect_error({"run", kModel, "Define", "lantern."}, 2, {"unexpected argument 'lantern.'", "quotes"});

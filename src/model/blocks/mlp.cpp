@@ -42,8 +42,11 @@ Tensor moe(Forward& f, const MoeWeights& w, std::int64_t layer, const Tensor& x)
     return result;
   };
   const Tensor gate = experts(x, w.gate, LinearExpertsArgs::Rows::by_token);  // [slots, inner]
-  const Tensor up = experts(x, w.up, LinearExpertsArgs::Rows::by_token);      // [slots, inner]
-  f.ops(SiluMulArgs{.gate = gate, .up = up, .y = gate});
+  {
+    const Arena::Scope up_scope(f.scratch);  // as wide as `gate`, and done with before `down`, the widest of all
+    const Tensor up = experts(x, w.up, LinearExpertsArgs::Rows::by_token);  // [slots, inner]
+    f.ops(SiluMulArgs{.gate = gate, .up = up, .y = gate});
+  }
   const Tensor down = experts(gate, w.down, LinearExpertsArgs::Rows::by_slot);  // [slots, hidden]
   f.ops(CombineArgs{.rows = down, .weights = weights, .slot_of = slot_of, .shared = y, .y = out});
   return out;
