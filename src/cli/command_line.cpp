@@ -127,10 +127,16 @@ Action parse(CLI::App& app, int argc, char** argv, const Action& chosen_action) 
   }
 }
 
+// The first argument that is no option: the command.
+std::string first_word(int argc, char** argv) {
+  char** const word = std::find_if(argv + 1, argv + argc, [](const char* argument) { return *argument != '-'; });
+  return word == argv + argc ? "" : *word;
+}
+
 int parse_and_run(Console& console, int argc, char** argv, std::span<const Subcommand> subcommands) {
   CLI::App app(kAbout, "reckoner");
   describe(app, subcommands);
-  const std::string word = argc < 2 ? "" : argv[1];
+  const std::string word = first_word(argc, argv);
   Action action;
   for (const Subcommand& subcommand : subcommands) {
     CLI::App* const child = app.add_subcommand(std::string(subcommand.name), std::string(subcommand.summary));
@@ -142,8 +148,7 @@ int parse_and_run(Console& console, int argc, char** argv, std::span<const Subco
     console.plain(help_text(app));
     return kExitUsage;
   }
-  if (!action && !word.starts_with('-')) return unknown_command(console, word, subcommands);
-  if (!action) action = [](Console& out) { return usage_error(out, "no command", "see `reckoner --help`"); };
+  if (!action && !word.empty()) return unknown_command(console, word, subcommands);
   return finish(console, parse(app, argc, argv, action)(console));
 }
 

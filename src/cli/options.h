@@ -5,12 +5,8 @@
 #include <initializer_list>
 #include <string>
 
+#include "cli/parser_forward.h"
 #include "ops/op.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
 
 namespace reckoner {
 

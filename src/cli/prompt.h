@@ -6,11 +6,8 @@
 #include <vector>
 
 #include "cli/console.h"
+#include "cli/parser_forward.h"
 #include "text/tokenizer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace reckoner {
 

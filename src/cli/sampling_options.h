@@ -6,13 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/parser_forward.h"
 #include "engine/sampler.h"
 #include "formats/generation_config.h"
 #include "formats/settings.h"
-
-namespace CLI {
-class App;
-}
 
 namespace reckoner {
 

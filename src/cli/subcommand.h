@@ -6,10 +6,7 @@
 
 #include "base/result.h"
 #include "cli/console.h"
-
-namespace CLI {
-class App;
-}
+#include "cli/parser_forward.h"
 
 namespace reckoner {
 

@@ -56,30 +56,30 @@ std::string compared(const Task& task, std::string answer) {
 class PocketTasks : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    model_ = must(open_model(kModel)).release();
-    pool_ = new ThreadPool(2);
-    const Status read = read_weights(*model_, *pool_, {});
+    model = must(open_model(kModel)).release();
+    pool = new ThreadPool(2);
+    const Status read = read_weights(*model, *pool, {});
     ASSERT_TRUE(read.ok()) << read.error().message();
-    tokenizer_ = new Tokenizer(must(Tokenizer::load(kModel)));
+    tokenizer = new Tokenizer(must(Tokenizer::load(kModel)));
   }
   static void TearDownTestSuite() {
-    delete tokenizer_;
-    delete pool_;
-    delete model_;
+    delete tokenizer;
+    delete pool;
+    delete model;
   }
 
   static Request request_for(const Task& task) {
-    const std::vector<TokenId> ids = must(tokenizer_->encode(task.prompt));
+    const std::vector<TokenId> ids = must(tokenizer->encode(task.prompt));
     Request request{.prompt = {ids.begin(), ids.end()}, .sampling = {.temperature = 0}, .max_tokens = task.max_tokens};
-    request.stop_tokens.push_back(static_cast<std::int32_t>(tokenizer_->token_id(task.end_token).value()));
-    for (const std::int64_t id : model_->config.eos_token_ids) request.stop_tokens.push_back(static_cast<std::int32_t>(id));
+    request.stop_tokens.push_back(static_cast<std::int32_t>(tokenizer->token_id(task.end_token).value()));
+    for (const std::int64_t id : model->config.eos_token_ids) request.stop_tokens.push_back(static_cast<std::int32_t>(id));
     return request;
   }
 
   // All tasks at once, as many at a time as the engine takes; every answer must be exactly right.
   static void expect_all_right(const std::vector<Task>& tasks, Precision precision, const DeviceInfo& device) {
     constexpr std::int64_t kContext = 1280;
-    Engine engine(*model_, cpu_catalogue(), device, *pool_, precision,
+    Engine engine(*model, cpu_catalogue(), device, *pool, precision,
                   {.max_context = kContext, .cache_tokens = 8 * kContext, .max_sequences = 8, .max_step_tokens = 256});
     std::map<std::int64_t, const Task*> task_of;
     std::map<std::int64_t, std::vector<TokenId>> answers;
@@ -91,17 +91,17 @@ class PocketTasks : public testing::Test {
       }
     }
     for (const auto& [number, task] : task_of) {
-      EXPECT_EQ(compared(*task, must(tokenizer_->decode(answers[number]))), task->expected) << task->name;
+      EXPECT_EQ(compared(*task, must(tokenizer->decode(answers[number]))), task->expected) << task->name;
     }
   }
 
-  static Model* model_;
-  static ThreadPool* pool_;
-  static Tokenizer* tokenizer_;
+  static Model* model;
+  static ThreadPool* pool;
+  static Tokenizer* tokenizer;
 };
-Model* PocketTasks::model_ = nullptr;
-ThreadPool* PocketTasks::pool_ = nullptr;
-Tokenizer* PocketTasks::tokenizer_ = nullptr;
+Model* PocketTasks::model = nullptr;
+ThreadPool* PocketTasks::pool = nullptr;
+Tokenizer* PocketTasks::tokenizer = nullptr;
 
 TEST_F(PocketTasks, ThereAreAllKinds) {
   std::map<std::string, int> groups;
@@ -138,13 +138,13 @@ TEST_F(PocketTasks, PromptsAreThoseOfTheGoldenFile) {
     const JsonDocument document = must(parse_json(text, name));
     const std::string expected = must(must(document.root().required("text")).as_string());
     const bool thinks = expected.ends_with("<think>");
-    const std::string prompt = must(tokenizer_->apply_chat_template({.messages_json = json_text(document.root(), "messages"),
-                                                                     .tools_json = json_text(document.root(), "tools"),
-                                                                     .kwargs_json = thinks ? "" : R"({"enable_thinking": false})"}));
+    const std::string prompt = must(tokenizer->apply_chat_template({.messages_json = json_text(document.root(), "messages"),
+                                                                    .tools_json = json_text(document.root(), "tools"),
+                                                                    .kwargs_json = thinks ? "" : R"({"enable_thinking": false})"}));
     EXPECT_EQ(prompt, expected) << name;
     const TensorEntry* ids = golden.find(name + ".input_ids");
     ASSERT_NE(ids, nullptr) << name;
-    const std::vector<TokenId> found = must(tokenizer_->encode(prompt));
+    const std::vector<TokenId> found = must(tokenizer->encode(prompt));
     ASSERT_EQ(static_cast<std::int64_t>(found.size()), ids->tensor.dim(0)) << name;
     EXPECT_EQ(std::memcmp(found.data(), ids->tensor.data, found.size() * sizeof(TokenId)), 0) << name;
   }
