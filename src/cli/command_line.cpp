@@ -58,6 +58,7 @@ std::string reworded(const CLI::ParseError& error) {
   constexpr std::string_view kMissing = ": 1 required ";
   constexpr std::string_view kExcludes = " excludes ";
   if (what.starts_with(kConversion)) return "not a valid value: " + what.substr(kConversion.size());
+  if (what == "A subcommand is required") return "a command is missing";
   if (const std::size_t at = what.find(kMissing); at != std::string::npos) return what.substr(0, at) + " needs a value";
   if (const std::size_t at = what.find(kExcludes); at != std::string::npos) what.replace(at, kExcludes.size(), " cannot go with ");
   return what;
@@ -129,7 +130,7 @@ Action parse(CLI::App& app, int argc, char** argv, const Action& chosen_action) 
 
 // The first argument that is no option: the command.
 std::string first_word(int argc, char** argv) {
-  char** const word = std::find_if(argv + 1, argv + argc, [](const char* argument) { return *argument != '-'; });
+  char** const word = std::find_if(argv + std::min(argc, 1), argv + argc, [](const char* argument) { return *argument != '-'; });
   return word == argv + argc ? "" : *word;
 }
 
