@@ -163,6 +163,7 @@ Result<std::string> prompt_text(const RunOptions& options, const Console& consol
     return Error{fmt::format("{} needs a prompt", options.json ? "--json" : "--raw"), "give PROMPT, or - to read it from stdin"};
   }
   if (text.empty()) return Error{"the prompt is empty", "give PROMPT, or text on stdin"};
+  if (valid_utf8(text) != text) return Error{"the prompt is not UTF-8", "convert it, for example with iconv -t UTF-8"};
   return text;
 }
 

@@ -384,6 +384,7 @@ TEST(Errors, OfUseHaveStatusTwo) {
 TEST(Errors, OfInputNameItAndTheRemedy) {
   expect_error({"run", "no/such/folder", "x"}, 1, {"no/such/folder", "there is no such folder"});
   expect_error({"run", kModel}, 1, {"the prompt is empty"});
+  expect_error({"run", kModel, "\xFF"}, 1, {"the prompt is not UTF-8"});
   expect_error({"run", kModel, "x", "--temperature", "-1"}, 1, {"temperature", "from 0 to 100", "-1"});
   expect_error({"run", kModel, "x", "--top-p", "0"}, 1, {"top_p", "above 0"});
   expect_error({"run", kModel, "x", "--logit-bias", "5"}, 1, {"--logit-bias", "ID=BIAS", "'5'"});
