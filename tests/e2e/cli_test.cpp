@@ -1,88 +1,10 @@
 // The program as its users see it.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <set>
-#include <stdexcept>
 
-#include "base/json.h"
-#include "program.h"
+#include "cli_support.h"
 
 namespace reckoner {
 namespace {
-
-namespace fs = std::filesystem;
-
-constexpr const char* kModel = "models/pocket";
-constexpr const char* kLantern = "light in a transparent protective case";
-
-JsonDocument parsed(const std::string& text) {
-  Result<JsonDocument> document = parse_json(text, "stdout");
-  if (!document) throw std::runtime_error(document.error().message() + "\n" + text);
-  return *document;
-}
-
-// The member at a path of keys; throws when there is none.
-JsonNode at(const JsonDocument& document, const std::vector<std::string>& path) {
-  JsonNode node = document.root();
-  for (const std::string& key : path) {
-    Result<JsonNode> member = node.required(key);
-    if (!member) throw std::runtime_error(member.error().message());
-    node = *member;
-  }
-  return node;
-}
-std::string text_at(const JsonDocument& document, const std::vector<std::string>& path) { return at(document, path).as_string().value(); }
-// By value: a range-based for keeps no temporary Result alive.
-std::vector<JsonNode> list_at(const JsonDocument& document, const std::vector<std::string>& path) {
-  return at(document, path).as_array().value();
-}
-double number_at(const JsonDocument& document, const std::vector<std::string>& path) { return at(document, path).as_float().value(); }
-
-// `run` on the pocket model without thinking.
-std::vector<std::string> ask(std::vector<std::string> more) {
-  more.insert(more.begin(), {"run", kModel, "--no-think"});
-  return more;
-}
-
-void expect_error(const std::vector<std::string>& arguments, int status, const std::vector<std::string>& parts) {
-  const ProgramRun run = run_program(arguments);
-  EXPECT_EQ(run.status, status) << run.err;
-  EXPECT_EQ(run.out, "");
-  EXPECT_NE(run.err.find("reckoner: error: "), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("\n  what to do: "), std::string::npos) << run.err;
-  for (const std::string& part : parts) EXPECT_NE(run.err.find(part), std::string::npos) << "wanted '" << part << "' in: " << run.err;
-}
-
-// A folder of its own for one test, removed with it.
-class Scratch {
- public:
-  Scratch() : path_(fs::temp_directory_path() / ("reckoner_e2e_" + std::to_string(getpid()))) { fs::create_directories(path_); }
-  ~Scratch() { fs::remove_all(path_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return (path_ / name).string();
-  }
-  // The pocket model, with links for files, so that single ones can be replaced.
-  std::string copy_of_model() const {
-    for (const fs::directory_entry& entry : fs::directory_iterator(kModel)) {
-      fs::create_symlink(fs::absolute(entry.path()), path_ / entry.path().filename());
-    }
-    return path_.string();
-  }
-  void replace(const std::string& name, const std::string& text) const {
-    fs::remove(path_ / name);
-    write(name, text);
-  }
-
- private:
-  fs::path path_;
-};
 
 TEST(Run, AnswersThePromptOnStdoutAndNothingElse) {
   const ProgramRun run = run_program(ask({"Define lantern."}));
@@ -349,70 +271,6 @@ TEST(Tokenize, RendersTheTemplate) {
   const ProgramRun with_ids = run_program({"tokenize", kModel, "--messages", messages, "--ids"});
   EXPECT_NE(with_ids.out.find("\"[gMASK]\"\n"), std::string::npos) << with_ids.out;
   EXPECT_TRUE(with_ids.out.starts_with("[gMASK]<sop><|user|>Define lantern.<|assistant|><think>\n")) << with_ids.out;
-}
-
-TEST(Help, IsThereForEverything) {
-  const ProgramRun help = run_program({"--help"});
-  EXPECT_EQ(help.status, 0);
-  for (const char* command : {"run", "verify", "inspect", "tokenize"}) {
-    EXPECT_NE(help.out.find(std::string("  ") + command), std::string::npos) << help.out;
-    const ProgramRun of_command = run_program({command, "--help"});
-    EXPECT_EQ(of_command.status, 0);
-    EXPECT_NE(of_command.out.find("Examples:\n  reckoner " + std::string(command)), std::string::npos) << of_command.out;
-    EXPECT_EQ(of_command.out.find("--inject-nan"), std::string::npos);
-  }
-  EXPECT_TRUE(run_program({"--version"}).out.starts_with("reckoner 0."));
-  const ProgramRun nothing = run_program({});
-  EXPECT_EQ(nothing.status, 2);
-  EXPECT_EQ(nothing.err, help.out);
-}
-
-TEST(Errors, OfUseHaveStatusTwo) {
-  expect_error({"rnu"}, 2, {"there is no command 'rnu'", "did you mean `reckoner run`?"});
-  expect_error({"--verison"}, 2, {"unknown option '--verison'", "did you mean --version?"});
-  expect_error({"run"}, 2, {"MODEL is required", "reckoner run --help"});
-  expect_error({"run", kModel, "x", "--temprature", "1"}, 2, {"unknown option '--temprature'", "did you mean --temperature?"});
-  expect_error({"run", kModel, "Define", "lantern."}, 2, {"unexpected argument 'lantern.'", "quotes"});
-  expect_error({"run", kModel, "x", "--threads", "many"}, 2, {"--threads", "from 1 to 1024", "'many'"});
-  expect_error({"run", kModel, "x", "--precision", "exakt"}, 2, {"--precision", "exact, fast", "'exakt'"});
-  expect_error({"run", kModel, "x", "--greedy", "--top-k", "4"}, 2, {"--greedy cannot go with --top-k"});
-  expect_error({"run", kModel, "x", "--seed", "-4"}, 2, {"--seed", "'-4'"});
-  expect_error({"run", kModel, "x", "--tools"}, 2, {"--tools needs a value"});
-  expect_error({"verify", kModel}, 2, {"--reference is required"});
-}
-
-TEST(Errors, OfInputNameItAndTheRemedy) {
-  expect_error({"run", "no/such/folder", "x"}, 1, {"no/such/folder", "there is no such folder"});
-  expect_error({"run", kModel}, 1, {"the prompt is empty"});
-  expect_error({"run", kModel, "\xFF"}, 1, {"the prompt is not UTF-8"});
-  expect_error({"run", kModel, "x", "--temperature", "-1"}, 1, {"temperature", "from 0 to 100", "-1"});
-  expect_error({"run", kModel, "x", "--top-p", "0"}, 1, {"top_p", "above 0"});
-  expect_error({"run", kModel, "x", "--logit-bias", "5"}, 1, {"--logit-bias", "ID=BIAS", "'5'"});
-  expect_error({"run", kModel, "x", "--logit-bias", "9999=1"}, 1, {"9999", "4096"});
-  expect_error({"run", kModel, "x", "--context", "9000"}, 1, {"9000", "8192"});
-  expect_error({"run", kModel, "x", "--context", "64", "--max-tokens", "64"}, 1, {"max_tokens", "64"});
-  expect_error({"run", kModel, "x", "--template-vars", "{"}, 1, {"--template-vars", "JSON"});
-  expect_error({"run", kModel, "x", "--inject-nan", "5:9.attention"}, 1, {"--inject-nan", "3.feed-forward"});
-  expect_error({"run", "tests/golden/glm_moe_dsa", "x"}, 1, {"tokenizer.json"});
-  expect_error({"verify", kModel, "--reference", "models/pocket/config.json"}, 1, {"models/pocket/config.json"});
-  expect_error({"tokenize", kModel, "--messages", "models/pocket/config.json"}, 1, {"expected a JSON array"});
-}
-
-TEST(Errors, OfToolsAndTemplatesNameTheFile) {
-  const Scratch scratch;
-  const std::string tools = scratch.write("tools.json", "[{\"type\": \"function\",}]");
-  expect_error({"run", kModel, "x", "--tools", tools}, 1, {tools, "line 1"});
-  const std::string model = scratch.copy_of_model();
-  scratch.replace("chat_template.jinja", "{% for message in messages %}\n{{ message.content }\n{% endfor %}");
-  expect_error({"run", model, "x"}, 1, {"chat_template.jinja"});
-}
-
-// Files are damaged in every way that a download can be; what is wrong is said before anything runs.
-TEST(Errors, OfCheckpointsNameTheTensor) {
-  const Scratch scratch;
-  const std::string model = scratch.copy_of_model();
-  fs::remove(fs::path(model) / "model-00002-of-00003.safetensors");
-  expect_error({"inspect", model}, 1, {"model-00002-of-00003.safetensors"});
 }
 
 }  // namespace
