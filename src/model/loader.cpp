@@ -10,7 +10,6 @@
 #include <system_error>
 
 #include "quant/format.h"
-#include "quant/nvfp4.h"
 
 namespace reckoner {
 namespace {
@@ -160,7 +159,7 @@ void compare_with_metadata(Model& model) {
   std::int64_t quantised_though_excluded = 0;
   std::string example;
   for_each_matrix(model, [&](const Weight& w) {
-    if (w.format == QuantFormat::nvfp4 && (model.quant.method.empty() || excluded(model.quant, w.name))) {
+    if (is_quantised(w.format) && (model.quant.method.empty() || excluded(model.quant, w.name))) {
       if (quantised_though_excluded++ == 0) example = w.name;
     }
   });
@@ -182,12 +181,12 @@ Result<ModelWeights> place_weights(const Family& family, const ModelConfig& conf
     for_each_place(rule, config, [&](WeightPlace place) {
       const std::string name = published_name(rule, place);
       if (rule.matrix != nullptr) {
-        Result<Weight> weight = resolve_weight(source, name, shape[0], shape[1]);
+        Result<Weight> weight = resolve_weight({source, name, shape[0], shape[1], weights.owners});
         if (!weight) return problems.add(std::move(weight).error());
         weight->name = weights.names.emplace_back(name);
         rule.matrix(weights, place) = *weight;
       } else {
-        Result<Tensor> vector = read_vector(source, name, shape, weights.vectors);
+        Result<Tensor> vector = read_vector(source, name, shape, weights.owners);
         if (!vector) return problems.add(std::move(vector).error());
         rule.vector(weights, place) = *vector;
       }
@@ -215,7 +214,7 @@ Result<std::unique_ptr<Model>> open_model(const std::filesystem::path& folder) {
   check_unknown(*model, source, problems, model->notes);
   TRY(problems.status());
   for_each_matrix(*model, [&](const Weight& w) { model->weight_bytes += weight_bytes(w); });
-  for (const Buffer& vector : model->weights.vectors) model->weight_bytes += vector.size_bytes();
+  for (const Buffer& owner : model->weights.owners) model->weight_bytes += owner.size_bytes();
   compare_with_metadata(*model);
   return model;
 }
@@ -248,10 +247,11 @@ void touch(const std::byte* data, std::int64_t bytes) {
 Status read_piece(const Model& model, const ReadPiece& piece) {
   const Weight part = row_range(*piece.weight, piece.first_row, piece.rows);
   touch(part.data, part.rows * info(part.format).row_bytes(part.cols));
-  if (part.format != QuantFormat::nvfp4) return {};
-  const std::optional<BadScale> bad = find_bad_scale(part, 0, part.rows);
+  if (info(part.format).find_bad_scale == nullptr) return {};
+  const std::optional<BadScale> bad = info(part.format).find_bad_scale(part, 0, part.rows);
   if (!bad) return {};
-  const std::string name = std::string(part.name) + ".weight_scale";
+  std::string name = std::string(part.name) + ".weight_scale";
+  if (model.checkpoint && model.checkpoint->find(name + "_inv") != nullptr) name += "_inv";
   return Error{fmt::format("{}: expected finite block scales above zero, found {} at row {}, block {}",
                            model.checkpoint ? model.checkpoint->locate(name) : name, bad->what, piece.first_row + bad->row, bad->block),
                "the file is damaged or its export went wrong (an expert without calibration?): fetch another copy or export again"};

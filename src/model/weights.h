@@ -58,7 +58,7 @@ struct ModelWeights {
   std::vector<LayerWeights> layers;
   Tensor final_norm;              // [hidden] f32
   Weight lm_head;                 // [vocab, hidden]
-  std::vector<Buffer> vectors;    // own the floats of the vectors above
+  std::vector<Buffer> owners;     // of the vectors above, and of scales that had to be converted
   std::deque<std::string> names;  // own the names of the matrices above; no growth and no move of a deque moves its elements
 };
 

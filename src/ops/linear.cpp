@@ -10,7 +10,7 @@ Status check(const LinearArgs& args) {
   TRY(expect_that(args.x.shape.rank() == 2, LinearArgs::kName, "argument x must be [tokens, in]"));
   const std::int64_t tokens = args.x.dim(0);
   TRY(expect_tensor(LinearArgs::kName, "x", args.x, DType::f32, {tokens, args.w.cols}));
-  TRY(expect_that(args.w.cols % info(args.w.format).block_cols == 0, LinearArgs::kName,
+  TRY(expect_that(args.w.cols % info(args.w.format).cols_multiple == 0, LinearArgs::kName,
                   "columns must be whole blocks of the weight's format"));
   return expect_tensor(LinearArgs::kName, "y", args.y, DType::f32, {tokens, args.w.rows});
 }

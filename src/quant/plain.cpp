@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "quant/resolve.h"
 #include "tensor/dtype.h"
 
 namespace reckoner {
@@ -32,26 +33,39 @@ void dequantise(const Weight& w, std::int64_t row, std::int64_t first, std::int6
 }
 
 template <DType dtype, QuantFormat format>
-Result<std::optional<Weight>> resolve(const TensorSource& source, const std::string& module, std::int64_t rows, std::int64_t cols) {
-  const Tensor* tensor = source.find(module + ".weight");
+Result<std::optional<Weight>> resolve(const WeightQuery& query) {
+  const Tensor* tensor = find_part(query, ".weight");
   if (tensor == nullptr || tensor->dtype != dtype) return std::optional<Weight>();
-  if (tensor->shape != Shape{rows, cols}) {
-    return Error{fmt::format("{}: expected shape {} by config.json, found {}", source.locate(module + ".weight"),
-                             Shape{rows, cols}.to_string(), tensor->shape.to_string()),
-                 "config.json and the weights are of different models, or the file is damaged: fetch both again"};
+  const Shape shape{query.rows, query.cols};
+  if (tensor->shape != shape) {
+    return part_error(query, ".weight",
+                      fmt::format("expected shape {} by config.json, found {}", shape.to_string(), tensor->shape.to_string()));
   }
-  return std::optional(Weight{.format = format, .rows = rows, .cols = cols, .data = tensor->data, .name = module});
+  return std::optional(Weight{.format = format, .rows = query.rows, .cols = query.cols, .data = tensor->data, .name = query.module});
+}
+
+template <DType dtype>
+std::vector<PackedTensor> pack(std::span<const float> values, std::int64_t rows, std::int64_t cols, const PackOptions&) {
+  PackedTensor data = make_part(".weight", dtype, {rows, cols});
+  std::byte* at = data.bytes.data();
+  for (const float value : values) {
+    const std::uint16_t half = dtype == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+    std::memcpy(at, dtype == DType::f32 ? static_cast<const void*>(&value) : &half, static_cast<std::size_t>(size_bytes(dtype)));
+    at += size_bytes(dtype);
+  }
+  return {std::move(data)};
 }
 
 template <DType dtype, QuantFormat format>
 constexpr FormatInfo plain(std::string_view name) {
   return {.format = format,
           .name = name,
-          .block_cols = 1,
           .row_bytes = row_bytes<dtype>,
           .scale_row_bytes = no_scales,
           .dequantise = dequantise<dtype>,
-          .resolve = resolve<dtype, format>};
+          .resolve = resolve<dtype, format>,
+          .find_bad_scale = nullptr,
+          .pack = pack<dtype>};
 }
 
 }  // namespace

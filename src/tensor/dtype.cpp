@@ -47,6 +47,27 @@ float f16_to_f32(std::uint16_t bits) {
   return sign * std::ldexp(static_cast<float>(0x400 | mantissa), exponent - 25);
 }
 
+std::uint16_t f32_to_f16(float value) {
+  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return sign | 0x7e00;
+  const float magnitude = std::fabs(value);
+  if (magnitude >= 65520.0f) return sign | 0x7c00;  // half way between 65504 and what would be the next
+  // The step between neighbours is 2^(e-10) in the binade of e, and 2^-24 below the smallest normal number, 2^-14.
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);  // magnitude in [2^(exponent-1), 2^exponent)
+  const int step = magnitude < 0x1p-14f ? -24 : exponent - 11;
+  const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -step)));  // 0..2048, ties to even
+  if (step == -24) return sign | static_cast<std::uint16_t>(steps);
+  return sign | static_cast<std::uint16_t>(((step + 25) << 10) + (steps - 1024));
+}
+
+std::uint8_t f32_to_e8m0_up(float value) {
+  int exponent = 0;
+  const float mantissa = std::frexp(value, &exponent);  // value = mantissa * 2^exponent, mantissa in [0.5, 1)
+  if (mantissa == 0.5f) --exponent;
+  return static_cast<std::uint8_t>(std::clamp(exponent + 127, 0, 254));
+}
+
 float e4m3_to_f32(std::uint8_t bits) {
   const float sign = (bits & 0x80u) != 0 ? -1.0f : 1.0f;
   const int exponent = (bits >> 3) & 0xf;

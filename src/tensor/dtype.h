@@ -25,12 +25,21 @@ inline std::uint16_t f32_to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-// IEEE half bits -> float, exact.
+// IEEE half bits <-> float. Rounds to nearest, ties to even; beyond the largest half (65504) it is infinity; a NaN stays a NaN.
 float f16_to_f32(std::uint16_t bits);
+std::uint16_t f32_to_f16(float value);
 
 // OCP FP8 E4M3 ("fn": no infinities, 0x7F and 0xFF are NaN, largest 448) -> float, exact.
 float e4m3_to_f32(std::uint8_t bits);
 // Nearest E4M3, ties to even, saturating at 448; NaN -> 0x7F.
 std::uint8_t f32_to_e4m3(float value);
+
+// OCP E8M0: 2^(bits - 127); 255 is NaN.
+inline float e8m0_to_f32(std::uint8_t bits) {
+  if (bits == 255) return std::bit_cast<float>(0x7fc00000u);
+  return std::bit_cast<float>(bits == 0 ? 0x00400000u : static_cast<std::uint32_t>(bits) << 23);
+}
+// The smallest power of two that is not below `value` > 0, within E8M0's range.
+std::uint8_t f32_to_e8m0_up(float value);
 
 }  // namespace reckoner

@@ -72,11 +72,12 @@ Tensors as_nvfp4(const OwnedTensor& matrix) {
   std::vector<float> values(static_cast<std::size_t>(source.rows * source.cols));
   for (std::int64_t row = 0; row < source.rows; ++row)
     info(source.format).dequantise(source, row, 0, source.cols, values.data() + row * source.cols);
-  const Nvfp4Matrix packed = pack_nvfp4(values, source.rows, source.cols);
-  return {{matrix.name, DType::u8, {source.rows, source.cols / 2}, packed.data},
-          {matrix.name + "_scale", DType::f8_e4m3, {source.rows, source.cols / kNvfp4Block}, packed.scales},
-          scalar(matrix.name + "_scale_2", packed.weight.scale),
-          scalar(matrix.name.substr(0, matrix.name.rfind('.')) + ".input_scale", 1.0f)};
+  const std::string module = matrix.name.substr(0, matrix.name.rfind('.'));
+  Tensors tensors;
+  for (PackedTensor& part : kNvfp4Format.pack(values, source.rows, source.cols, {}))
+    tensors.push_back({module + std::string(part.suffix), part.dtype, part.shape, std::move(part.bytes)});
+  tensors.push_back(scalar(module + ".input_scale", 1.0f));
+  return tensors;
 }
 
 Tensors golden_in_nvfp4() {

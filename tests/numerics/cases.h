@@ -11,7 +11,6 @@
 
 #include "kernels/cpu/catalogue.h"
 #include "quant/format.h"
-#include "quant/nvfp4.h"
 #include "tensor/dtype.h"
 
 namespace reckoner {
@@ -86,33 +85,19 @@ class OwnedTensor {
   Tensor tensor_;
 };
 
-// IEEE half bits of a float, for magnitudes below 65504: truncated, which is all that making up a weight needs.
-inline std::uint16_t f32_to_f16_truncated(float value) {
-  const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
-  const float magnitude = std::fabs(value);
-  if (magnitude < 0x1p-14f) return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(magnitude * 0x1p24f));
-  int exponent = 0;
-  const float fraction = std::frexp(magnitude, &exponent);  // in [0.5, 1)
-  return static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) | (static_cast<int>(fraction * 2048.0f) - 1024));
-}
-
 // A weight with its memory: in heap blocks of exactly its size (so that AddressSanitizer sees every byte read beyond), off by
 // `misalignment` bytes.
 class OwnedWeight {
  public:
   OwnedWeight(QuantFormat format, std::int64_t rows, std::int64_t cols, Random& random) {
-    weight_ = {.format = format, .rows = rows, .cols = cols, .name = "test.weight"};
-    const std::vector<float> values = random.floats(rows * cols);
-    if (format == QuantFormat::nvfp4) {
-      const Nvfp4Matrix packed = pack_nvfp4(with_uneven_blocks(values, random), rows, cols);
-      weight_.scale = packed.weight.scale;
-      weight_.data = keep(data_, packed.data.data(), packed.data.size(), 1 + random.below(15));
-      weight_.scales = keep(scales_, packed.scales.data(), packed.scales.size(), 1 + random.below(15));
-      return;
-    }
-    std::vector<std::byte> bytes;
-    for (const float value : values) append(bytes, format, value);
-    weight_.data = keep(data_, bytes.data(), bytes.size(), random.below(4) * 2 + random.below(2));
+    const PackedMatrix packed(format, "test", with_uneven_blocks(random.floats(rows * cols), random), rows, cols);
+    weight_ = packed.weight();
+    weight_.name = "test.weight";
+    const FormatInfo& layout = info(format);
+    weight_.data = keep(data_, weight_.data, rows * layout.row_bytes(cols), random.below(16));
+    if (weight_.scales == nullptr) return;
+    const std::int64_t scale_rows = (rows + layout.block_rows - 1) / layout.block_rows;
+    weight_.scales = keep(scales_, weight_.scales, scale_rows * layout.scale_row_bytes(cols), 1 + random.below(15));
   }
   OwnedWeight(OwnedWeight&&) = default;
   OwnedWeight& operator=(OwnedWeight&&) = default;
@@ -127,18 +112,8 @@ class OwnedWeight {
     }
     return values;
   }
-  static void append(std::vector<std::byte>& bytes, QuantFormat format, float value) {
-    std::byte element[4];
-    if (format == QuantFormat::f32) {
-      std::memcpy(element, &value, 4);
-    } else {
-      const std::uint16_t bits = format == QuantFormat::bf16 ? f32_to_bf16(value) : f32_to_f16_truncated(value);
-      std::memcpy(element, &bits, 2);
-    }
-    bytes.insert(bytes.end(), element, element + (format == QuantFormat::f32 ? 4 : 2));
-  }
-  static const std::byte* keep(std::vector<std::byte>& memory, const std::byte* bytes, std::size_t size, std::int64_t misalignment) {
-    memory.reserve(size + static_cast<std::size_t>(misalignment));
+  static const std::byte* keep(std::vector<std::byte>& memory, const std::byte* bytes, std::int64_t size, std::int64_t misalignment) {
+    memory.reserve(static_cast<std::size_t>(size + misalignment));
     memory.resize(static_cast<std::size_t>(misalignment));
     memory.insert(memory.end(), bytes, bytes + size);
     return memory.data() + misalignment;

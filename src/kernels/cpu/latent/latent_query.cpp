@@ -20,7 +20,7 @@ QueryTask task_of(const LatentQueryArgs& args, std::int64_t head) {
   const FormatInfo& format = info(args.kv_b.format);
   const Weight w = row_range(args.kv_b, head * (args.kv_b.rows / heads), args.nope);
   return {.data = w.data,
-          .scales = w.scales,
+          .scales = w.scales == nullptr ? nullptr : scale_row(w, 0),
           .row_bytes = format.row_bytes(w.cols),
           .scale_row_bytes = format.scale_row_bytes(w.cols),
           .scale = w.scale,

@@ -64,12 +64,12 @@ void DotDriver::run_tile(Lane& lane, const DotGroup& group, const Tiles& tiles, 
   if (token >= group.tokens) return;
   const FormatInfo& format = info(group.w.format);
   const std::int64_t data_row = format.row_bytes(group.w.cols);
-  const std::int64_t scale_row = format.scale_row_bytes(group.w.cols);
+  const std::int64_t scale_row_bytes = format.scale_row_bytes(group.w.cols);
   const bool by_index = group.x_index != nullptr;
   const DotTask task{.data = group.w.data + row * data_row,
-                     .scales = group.w.scales == nullptr ? nullptr : group.w.scales + row * scale_row,
+                     .scales = group.w.scales == nullptr ? nullptr : scale_row(group.w, row),
                      .row_bytes = data_row,
-                     .scale_row_bytes = scale_row,
+                     .scale_row_bytes = scale_row_bytes,
                      .scale = group.w.scale,
                      .rows = std::min(tiles.rows, group.w.rows - row),
                      .cols = group.w.cols,
