@@ -61,17 +61,17 @@ ModelConfig slice_config() {
 }  // namespace
 
 MadeUpWeights::MadeUpWeights(const Family& family, const ModelConfig& config, ThreadPool& pool) {
-  for (const WeightRule& rule : family.weights) {
+  for_each_rule(family, config, [&](const WeightRule& rule) {
     const Shape shape = rule.shape(config);
     for_each_place(rule, config, [&](WeightPlace place) {
-      const std::string name = published_name(rule, place);
+      const std::string name = published_name(family, rule, place);
       if (rule.matrix == nullptr) return add(name, DType::f32, shape);
       if (rule.repeat != Repeat::expert) return add(name + ".weight", DType::bf16, shape);
       add(name + ".weight", DType::u8, {shape[0], shape[1] / 2});
       add(name + ".weight_scale", DType::f8_e4m3, {shape[0], shape[1] / 16});
       add(name + ".weight_scale_2", DType::f32, {});
     });
-  }
+  });
   fill(pool);
 }
 
@@ -99,11 +99,11 @@ Slice::Slice(ThreadPool& pool, const Catalogue& catalogue, const DeviceInfo& dev
   auto weights = place_weights(*model_.family, model_.config, *source_);
   CHECK(weights.ok(), weights.ok() ? "" : weights.error().what);
   model_.weights = std::move(weights).value();
-  for (const WeightRule& rule : model_.family->weights) {
-    if (rule.matrix == nullptr) continue;
+  for_each_rule(*model_.family, model_.config, [&](const WeightRule& rule) {
+    if (rule.matrix == nullptr) return;
     for_each_place(rule, model_.config,
                    [&](WeightPlace place) { weight_bytes_ += reckoner::weight_bytes(rule.matrix(model_.weights, place)); });
-  }
+  });
   const StepLimits limits{.max_tokens = kChunk, .max_samples = 1, .max_context = max_context};
   runner_ = std::make_unique<StepRunner>(model_, catalogue, device, pool, precision, limits);
   cache_ = std::make_unique<KvPool>(kv_layout(model_.config, precision), KvPool::pages_for(max_context));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "cli/memory.h"
 #include "kernels/cpu/catalogue.h"
@@ -29,15 +28,6 @@ void add_tensor(WeightGroup& group, const Tensor& tensor) {
   group.elements += tensor.shape.elements();
 }
 
-// The layer of "model.layers.12.mlp...", or -1.
-std::int64_t layer_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "model.layers.";
-  if (!name.starts_with(kPrefix)) return -1;
-  std::int64_t layer = -1;
-  std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), layer);
-  return layer;
-}
-
 }  // namespace
 
 std::int64_t Inventory::elements() const {
@@ -54,20 +44,21 @@ std::int64_t Inventory::bytes() const {
 
 Inventory take_inventory(Model& model) {
   Inventory inventory;
-  for (const WeightRule& rule : model.family->weights) {
-    WeightGroup group{.name = std::string(rule.name)};
+  for_each_rule(*model.family, model.config, [&](const WeightRule& rule) {
+    WeightGroup group{.name = std::string(model.family->prefix) + std::string(rule.name)};
     for_each_place(rule, model.config, [&](WeightPlace place) {
       if (rule.matrix != nullptr) {
         add_matrix(group, rule.matrix(model.weights, place));
-      } else if (const Tensor* tensor = model.checkpoint->find(published_name(rule, place))) {
+      } else if (const Tensor* tensor = model.checkpoint->find(published_name(*model.family, rule, place))) {
         add_tensor(group, *tensor);  // as published; the model holds floats
       }
     });
     if (group.count > 0) inventory.groups.push_back(std::move(group));
-  }
-  // Opening the model has refused every other tensor that no rule names.
-  for (const CheckpointTensor& entry : model.checkpoint->tensors()) {
-    if (layer_of(entry.name) >= model.config.num_hidden_layers) add_tensor(inventory.not_loaded, entry.tensor);
+  });
+  for (const std::string& prefix : mtp_prefixes(*model.family, model.config, *model.checkpoint)) {
+    for (const CheckpointTensor& entry : model.checkpoint->tensors()) {
+      if (entry.name.starts_with(prefix)) add_tensor(inventory.not_loaded, entry.tensor);
+    }
   }
   inventory.not_loaded.name = fmt::format("model.layers.{}.* (MTP)", model.config.num_hidden_layers);
   return inventory;

@@ -153,8 +153,8 @@ Result<std::vector<CheckpointTensor>> collect(const std::vector<SafetensorsFile>
                "remove the file that does not belong to this model, or download the model again"};
 }
 
-// Index and files must name the same tensors in the same places.
-Status compare_with_index(const std::vector<CheckpointTensor>& tensors, const Index& index) {
+// What the index names must be where it says. What it leaves out is read all the same, with a note: published repacks have left out scales.
+Status compare_with_index(const std::vector<CheckpointTensor>& tensors, const Index& index, std::vector<std::string>& notes) {
   std::vector<std::string> missing;
   for (const auto& [name, shard] : index.weight_map) {
     const CheckpointTensor* tensor = search(tensors, name);
@@ -174,10 +174,10 @@ Status compare_with_index(const std::vector<CheckpointTensor>& tensors, const In
   for (const CheckpointTensor& tensor : tensors) {
     if (!index.weight_map.contains(tensor.name)) unknown.push_back(fmt::format("'{}' ({})", tensor.name, file_name(*tensor.file)));
   }
-  if (unknown.empty()) return {};
-  return Error{
-      fmt::format("{}: {} tensors in the files are not listed in the index: {}", index.path.string(), unknown.size(), listed(unknown)),
-      "index and files are from different versions of the model: download both again, or write a new index"};
+  if (!unknown.empty())
+    notes.push_back(fmt::format("{}: {} tensors in the files are not listed in the index: {}; they are read from the files' own headers",
+                                index.path.string(), unknown.size(), listed(unknown)));
+  return {};
 }
 
 // What is odd about the folder but does not prevent loading.
@@ -211,9 +211,9 @@ Result<Checkpoint> Checkpoint::open(const fs::path& folder) {
   }
   // From here on files_ neither grows nor shrinks: the tensors point into it.
   checkpoint.tensors_ = TRY(collect(checkpoint.files_, folder));
-  if (index) TRY(compare_with_index(checkpoint.tensors_, *index));
+  if (index) TRY(compare_with_index(checkpoint.tensors_, *index, checkpoint.notes_));
   for (const CheckpointTensor& tensor : checkpoint.tensors_) checkpoint.total_bytes_ += tensor.tensor.bytes();
-  checkpoint.notes_ = folder_notes(folder, checkpoint.files_);
+  for (std::string& note : folder_notes(folder, checkpoint.files_)) checkpoint.notes_.push_back(std::move(note));
   if (index && index->total_bytes && *index->total_bytes != checkpoint.total_bytes_)
     checkpoint.notes_.push_back(fmt::format("{}: metadata.total_size says {} bytes, the tensors have {}; the tensors count",
                                             index->path.string(), *index->total_bytes, checkpoint.total_bytes_));

@@ -24,8 +24,8 @@ struct CheckpointTensor {
 class Checkpoint : public TensorSource {
  public:
   // Opens `model.safetensors.index.json` with its shards, or a single `model.safetensors`. Reads headers only.
-  // Errors: neither is there (says what is), a shard is missing or damaged, a tensor of the index is not in the shard named, a shard
-  // holds a tensor that the index does not list, a tensor is in two shards. All shards' problems are reported together.
+  // Errors: neither is there (says what is), a shard is missing or damaged, a tensor of the index is not in the shard named, a tensor
+  // is in two shards. All shards' problems are reported together.
   static Result<Checkpoint> open(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -41,7 +41,8 @@ class Checkpoint : public TensorSource {
   const std::vector<SafetensorsFile>& files() const { return files_; }
   // Bytes of all tensors.
   std::int64_t total_bytes() const { return total_bytes_; }
-  // Oddities that do not prevent loading: a total_size that is off, safetensors files that the index does not name, leftovers of downloads.
+  // Oddities that do not prevent loading: tensors that the index leaves out, a total_size that is off, safetensors files that the index
+  // does not name, leftovers of downloads.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:

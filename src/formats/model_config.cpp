@@ -110,6 +110,7 @@ Status read_attention(ConfigReader& reader, ModelConfig& config) {
   TRY(read_head_counts(reader, config));
   TRY(read_mla(reader, config));
   TRY(reader.read("attention_bias", config.attention_bias));
+  TRY(reader.read("use_qk_norm", config.use_qk_norm));
   if (config.is_mla() && config.attention_bias)
     return reader.object().error("field 'attention_bias': expected false, the only value supported with MLA, found true");
   const std::optional<JsonNode> head_dim = TRY(reader.field("head_dim"));

@@ -59,6 +59,7 @@ struct ModelConfig {
   std::int64_t num_attention_heads = 0;  // always given
   std::int64_t num_key_value_heads = 0;  // num_attention_heads when absent
   bool attention_bias = false;           // projections have a bias; grouped-query attention only
+  bool use_qk_norm = false;              // queries and keys are normalised head by head; grouped-query attention only
   std::int64_t head_dim = 0;             // grouped-query attention only: with MLA the published value is misleading and ignored (0 here)
 
   // Multi-head latent attention (MLA). A query or key head is qk_nope_head_dim + qk_rope_head_dim wide.
@@ -102,6 +103,10 @@ struct ModelConfig {
   std::vector<std::string> given_fields;   // fields of config.json that are present and not null, sorted
 
   bool is_mla() const { return kv_lora_rank > 0; }
+  // Dimensions of a head that are rotated; even.
+  std::int64_t rotary_dim() const {
+    return is_mla() ? qk_rope_head_dim : static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor);
+  }
   bool is_sparse_attention() const { return index_topk > 0; }
   bool is_moe() const { return n_routed_experts > 0; }
 };

@@ -2,10 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <limits>
 
 #include "model/blocks/blocks.h"
+#include "model/rope.h"
 
 namespace reckoner {
 
@@ -34,12 +35,11 @@ Tensor Forward::linear(const Tensor& x, const Weight& w, Precision with) {
 StepRunner::StepRunner(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
                        const StepLimits& limits)
     : model_(model), precision_(precision), limits_(limits), ops_(catalogue, device, pool), cache_(kv_layout(model.config, precision)) {
-  const std::int64_t pairs = model.config.qk_rope_head_dim / 2;
+  const std::vector<float> frequencies = rope_frequencies(model.config);
+  const auto pairs = static_cast<std::int64_t>(frequencies.size());
   frequencies_storage_ = Buffer(pairs * size_bytes(DType::f32));
   frequencies_ = frequencies_storage_.tensor(DType::f32, {pairs});
-  for (std::int64_t i = 0; i < pairs; ++i) {
-    frequencies_.f32()[i] = static_cast<float>(std::pow(model.config.rope.theta, -static_cast<double>(i) / static_cast<double>(pairs)));
-  }
+  std::copy(frequencies.begin(), frequencies.end(), frequencies_.f32());
   // Kernels may work otherwise, and need more, when a step is small: every size is planned.
   for (std::int64_t tokens = limits.max_tokens; tokens >= 1; --tokens)
     plan_step(tokens, std::min(tokens, limits.max_samples), limits.max_context);

@@ -9,6 +9,7 @@
 #include <set>
 #include <system_error>
 
+#include "model/fused_experts.h"
 #include "quant/format.h"
 
 namespace reckoner {
@@ -103,41 +104,53 @@ void check_experts_alike(const TensorSource& source, const ModelWeights& weights
   }
 }
 
-// Name prefixes ("model.layers.78.") of the MTP layers, which stand behind the decoder layers and are not used yet. Their eh_proj tells
-// them from decoder layers that a config with too few layers would leave out.
-std::vector<std::string> mtp_layers(const Checkpoint& checkpoint, const ModelConfig& config) {
-  std::vector<std::string> prefixes;
-  for (std::int64_t layer = 0; layer < std::max<std::int64_t>(config.num_nextn_predict_layers, 1); ++layer) {
-    std::string prefix = fmt::format("model.layers.{}.", config.num_hidden_layers + layer);
-    if (checkpoint.find(prefix + "eh_proj.weight") != nullptr) prefixes.push_back(std::move(prefix));
-  }
-  return prefixes;
-}
-
 // Before room is made for what a damaged config asks for. Smaller differences are reported tensor by tensor.
 Status check_count(const Family& family, const ModelConfig& config, const Checkpoint& checkpoint) {
   std::int64_t wanted = 0;
-  for (const WeightRule& rule : family.weights) wanted += count_places(rule, config);
+  for_each_rule(family, config, [&](const WeightRule& rule) { wanted += count_places(rule, config); });
   const auto present = static_cast<std::int64_t>(checkpoint.tensors().size());
-  if (wanted <= 2 * present) return {};
+  // A fused tensor holds up to two projections of every expert of a layer.
+  const bool fused = std::any_of(checkpoint.tensors().begin(), checkpoint.tensors().end(),
+                                 [](const CheckpointTensor& entry) { return entry.name.ends_with(".experts.gate_up_proj"); });
+  if (wanted <= 2 * present * (fused ? std::max<std::int64_t>(1, config.n_routed_experts) : 1)) return {};
   return Error{fmt::format("{}: num_hidden_layers = {} and n_routed_experts = {} ask for {} weights, the checkpoint has {} tensors",
                            config.where, config.num_hidden_layers, config.n_routed_experts, wanted, present),
                kFetchAgain};
 }
 
+// Tensors that belong to published checkpoints and that nothing here needs.
+bool is_unneeded(std::string_view name) {
+  // Scales of an FP8 KV cache: the cache here has scales of its own, one a row. Rotary frequencies follow from config.json.
+  for (const std::string_view suffix : {".k_scale", ".v_scale", ".q_scale", ".prob_scale", ".rotary_emb.inv_freq"}) {
+    if (name.ends_with(suffix)) return true;
+  }
+  return false;
+}
+
 void check_unknown(const Model& model, const RecordingSource& source, Problems& problems, std::vector<std::string>& notes) {
-  const std::vector<std::string> mtp = mtp_layers(*model.checkpoint, model.config);
+  const std::vector<std::string> mtp = mtp_prefixes(*model.family, model.config, *model.checkpoint);
+  const auto starts_with_one_of = [](const std::string& name, const auto& prefixes) {
+    return std::any_of(prefixes.begin(), prefixes.end(), [&](const auto& prefix) { return name.starts_with(prefix); });
+  };
   std::int64_t mtp_bytes = 0;
+  std::int64_t skipped = 0;
+  std::int64_t skipped_bytes = 0;
   for (const CheckpointTensor& entry : model.checkpoint->tensors()) {
-    if (source.used(entry.name)) continue;
-    if (std::any_of(mtp.begin(), mtp.end(), [&](const std::string& prefix) { return entry.name.starts_with(prefix); })) {
+    if (source.used(entry.name) || is_unneeded(entry.name)) continue;
+    if (starts_with_one_of(entry.name, mtp)) {
       mtp_bytes += entry.tensor.bytes();
+    } else if (starts_with_one_of(entry.name, model.family->skipped)) {
+      ++skipped;
+      skipped_bytes += entry.tensor.bytes();
     } else {
       problems.add({fmt::format("{}: unknown; a {} of {} layers has no such tensor", model.checkpoint->locate(entry.name),
                                 model.config.model_type, model.config.num_hidden_layers),
                     "check that config.json belongs to these weights"});
     }
   }
+  if (skipped > 0)
+    notes.push_back(fmt::format("{} tensors of other parts of the model ({:.1f} MB, e.g. its vision tower) are skipped: text only", skipped,
+                                static_cast<double>(skipped_bytes) / 1e6));
   if (mtp_bytes > 0)
     notes.push_back(fmt::format("the MTP layer ({:.1f} MB) is not used yet and stays on disk", static_cast<double>(mtp_bytes) / 1e6));
   if (mtp_bytes == 0 && model.config.num_nextn_predict_layers > 0) {
@@ -148,10 +161,10 @@ void check_unknown(const Model& model, const RecordingSource& source, Problems& 
 template <class Visit>
 void for_each_matrix(const Model& model, Visit&& visit) {
   auto& weights = const_cast<ModelWeights&>(model.weights);
-  for (const WeightRule& rule : model.family->weights) {
-    if (rule.matrix == nullptr) continue;
+  for_each_rule(*model.family, model.config, [&](const WeightRule& rule) {
+    if (rule.matrix == nullptr) return;
     for_each_place(rule, model.config, [&](WeightPlace place) { visit(static_cast<const Weight&>(rule.matrix(weights, place))); });
-  }
+  });
 }
 
 // What the metadata says about a module against what its tensors are. The tensors win; a difference is worth a note.
@@ -172,16 +185,31 @@ void compare_with_metadata(Model& model) {
 
 }  // namespace
 
+std::vector<std::string> mtp_prefixes(const Family& family, const ModelConfig& config, const TensorSource& source) {
+  std::vector<std::string> prefixes;
+  for (std::int64_t layer = 0; layer < std::max<std::int64_t>(config.num_nextn_predict_layers, 1); ++layer) {
+    std::string prefix = layer_prefix(family, config.num_hidden_layers + layer);
+    // A quantised eh_proj has other tensors.
+    for (const char* suffix : {"eh_proj.weight", "eh_proj.weight_packed"}) {
+      if (source.find(prefix + suffix) == nullptr) continue;
+      prefixes.push_back(prefix);
+      break;
+    }
+  }
+  return prefixes;
+}
+
 Result<ModelWeights> place_weights(const Family& family, const ModelConfig& config, const TensorSource& source) {
   ModelWeights weights;
   make_room(config, weights);
   Problems problems;
-  for (const WeightRule& rule : family.weights) {
+  const FusedExperts with_parts(source);
+  for_each_rule(family, config, [&](const WeightRule& rule) {
     const Shape shape = rule.shape(config);
     for_each_place(rule, config, [&](WeightPlace place) {
-      const std::string name = published_name(rule, place);
+      const std::string name = published_name(family, rule, place);
       if (rule.matrix != nullptr) {
-        Result<Weight> weight = resolve_weight({source, name, shape[0], shape[1], weights.owners});
+        Result<Weight> weight = resolve_weight({with_parts, name, shape[0], shape[1], weights.owners});
         if (!weight) return problems.add(std::move(weight).error());
         weight->name = weights.names.emplace_back(name);
         rule.matrix(weights, place) = *weight;
@@ -191,7 +219,8 @@ Result<ModelWeights> place_weights(const Family& family, const ModelConfig& conf
         rule.vector(weights, place) = *vector;
       }
     });
-  }
+  });
+  if (config.tie_word_embeddings) weights.lm_head = weights.embed;
   check_experts_alike(source, weights, problems);
   TRY(problems.status());
   return weights;

@@ -21,6 +21,18 @@ struct MlaWeights {
   Weight o;          // [hidden, heads * v]
 };
 
+struct GroupedQueryWeights {
+  Weight q;       // [heads * head_dim, hidden]
+  Weight k;       // [kv_heads * head_dim, hidden]
+  Weight v;       // [kv_heads * head_dim, hidden]
+  Weight o;       // [hidden, heads * head_dim]
+  Tensor q_bias;  // [heads * head_dim] f32, or empty
+  Tensor k_bias;  // [kv_heads * head_dim] f32, or empty
+  Tensor v_bias;  // [kv_heads * head_dim] f32, or empty
+  Tensor q_norm;  // [head_dim] f32, or empty
+  Tensor k_norm;  // [head_dim] f32, or empty
+};
+
 struct IndexerWeights {
   Weight wq_b;          // [index_heads * index_dim, q_lora]
   Weight wk;            // [index_dim, hidden]
@@ -45,12 +57,13 @@ struct MoeWeights {
 };
 
 struct LayerWeights {
-  Tensor input_norm;           // [hidden] f32
-  Tensor post_attention_norm;  // [hidden] f32
-  MlaWeights attention;
-  IndexerWeights indexer;  // of layers that own one
-  MlpWeights mlp;          // of dense layers
-  MoeWeights moe;          // of sparse layers
+  Tensor input_norm;            // [hidden] f32
+  Tensor post_attention_norm;   // [hidden] f32
+  MlaWeights attention;         // of MLA models
+  GroupedQueryWeights grouped;  // of the others
+  IndexerWeights indexer;       // of layers that own one
+  MlpWeights mlp;               // of dense layers
+  MoeWeights moe;               // of sparse layers
 };
 
 struct ModelWeights {

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "model/blocks/blocks.h"
+#include "model/rope.h"
 
 namespace reckoner {
 namespace {
@@ -47,7 +48,7 @@ void attend(Forward& f, const MlaWeights& w, const CacheView& cache, const Atten
                          .places = part.places,
                          .cache = cache,
                          .selection = part.selection,
-                         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(part.q.dim(2)))),
+                         .scale = attention_scale(c),
                          .max_context = f.max_context,
                          .y = attended});
   f.ops(LatentValueArgs{.x = attended, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = part.values, .precision = f.precision});

@@ -7,7 +7,7 @@
 namespace reckoner {
 
 std::span<const Family* const> families() {
-  static const Family* const list[] = {&kGlmMoeDsa};
+  static const Family* const list[] = {&kGlmMoeDsa, &kDeepseekV32, &kDeepseekV3, &kKimiK25, &kGlm4Moe, &kGlm4MoeLite};
   return list;
 }
 
@@ -17,7 +17,7 @@ Result<const Family*> find_family(const ModelConfig& config) {
     for (const std::string_view type : family->model_types) {
       if (type == config.model_type) {
         TRY(require(config, family->required_fields));
-        TRY(family->check_config(config));
+        if (family->check_config != nullptr) TRY(family->check_config(config));
         return family;
       }
       supported += fmt::format("{}{}", supported.empty() ? "" : ", ", type);
@@ -28,9 +28,12 @@ Result<const Family*> find_family(const ModelConfig& config) {
                "use a model of one of these families"};
 }
 
-std::string published_name(const WeightRule& rule, WeightPlace place) {
-  return fmt::format(fmt::runtime(rule.name), fmt::arg("layer", place.layer), fmt::arg("expert", place.expert));
+std::string published_name(const Family& family, const WeightRule& rule, WeightPlace place) {
+  return std::string(family.prefix) +
+         fmt::format(fmt::runtime(rule.name), fmt::arg("layer", place.layer), fmt::arg("expert", place.expert));
 }
+
+std::string layer_prefix(const Family& family, std::int64_t layer) { return fmt::format("{}model.layers.{}.", family.prefix, layer); }
 
 std::int64_t count_places(const WeightRule& rule, const ModelConfig& config) {
   const std::int64_t sparse = std::count(config.mlp_kinds.begin(), config.mlp_kinds.end(), MlpKind::sparse);

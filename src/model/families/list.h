@@ -5,6 +5,6 @@
 
 namespace reckoner {
 
-extern const Family kGlmMoeDsa;
+extern const Family kGlmMoeDsa, kDeepseekV32, kDeepseekV3, kKimiK25, kGlm4Moe, kGlm4MoeLite;
 
 }  // namespace reckoner
