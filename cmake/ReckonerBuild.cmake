@@ -36,6 +36,7 @@ endif()
 find_package(Threads REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(fmt REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 # The distributions ship no archive of fmt, but its headers can do without the library.
 add_library(reckoner_fmt INTERFACE)
 if(RECKONER_STATIC AND NOT RECKONER_SANITIZE)

@@ -44,6 +44,10 @@ void add_machine_options(CLI::App& app, MachineOptions& options) {
                   ->option_text("SET")
                   ->group("Machine"),
               {"auto", "avx512", "avx2", "scalar"});
+  app.add_option("--accept", options.accept, "Serve in spite of this error of `reckoner lint`; may be\nrepeated")
+      ->option_text("ID")
+      ->allow_extra_args(false)
+      ->group("Machine");
 }
 
 void add_context_option(CLI::App& app, LimitOptions& options) {

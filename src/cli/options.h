@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "cli/parser_forward.h"
 #include "ops/op.h"
@@ -14,8 +15,9 @@ struct MachineOptions {
   std::int64_t threads = 0;  // 0: usable_cores()
   std::string precision = "fast";
   std::string kernels = "auto";
+  std::vector<std::string> accept;  // ids of lint errors to serve in spite of
 };
-// --threads, --precision and --kernels; the default of --precision is what `options` says.
+// --threads, --precision, --kernels and --accept; the default of --precision is what `options` says.
 void add_machine_options(CLI::App& app, MachineOptions& options);
 
 struct LimitOptions {

@@ -60,6 +60,7 @@ void print_settings(const Run& run) {
 // Everything that can be wrong with the command line is found before the weights are read.
 Result<std::unique_ptr<Run>> prepare(const RunOptions& options, Console& console) {
   Session session = TRY(open_session(options.model, options.machine, console));
+  TRY(check_accepted(session, options.machine));
   Tokenizer tokenizer = TRY(Tokenizer::load(session.folder));
   TemplateInputs inputs = TRY(read_template_inputs(options.chat_template));
   const ModelConfig& config = session.model->config;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 
+#include "cli/lint_report.h"
 #include "cli/progress.h"
 #include "cli/text_format.h"
 #include "formats/model_folder.h"
@@ -44,7 +45,13 @@ Result<Session> open_session(const std::string& model, const MachineOptions& opt
   session.settings.push_back(
       {"threads", std::to_string(threads), "", options.threads > 0 ? "--threads" : "the cores that this process may use"});
   choose_kernels(session, options.kernels, console);
+  session.lint = TRY(lint::lint_folder(session.folder, {.depth = lint::LintDepth::load}, *session.pool));
+  print_lint(session.name, session.lint, console);
   return session;
+}
+
+Status check_accepted(const Session& session, const MachineOptions& options) {
+  return refuse_lint_errors(session.name, session.lint, options.accept);
 }
 
 Result<double> load_weights(const Session& session, Console& console) {

@@ -23,6 +23,7 @@ struct Subcommand {
 extern const Subcommand kRun;
 extern const Subcommand kVerify;
 extern const Subcommand kInspect;
+extern const Subcommand kLint;
 extern const Subcommand kTokenize;
 
 }  // namespace reckoner

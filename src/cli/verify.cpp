@@ -59,6 +59,7 @@ std::vector<std::int64_t> chunks_for(const ReferenceCase& reference, std::vector
 
 Result<int> verify_model(const VerifyOptions& options, Console& console) {
   const Session session = TRY(open_session(options.model, options.machine, console));
+  TRY(check_accepted(session, options.machine));
   const std::vector<ReferenceCase> cases = TRY(read_reference(options.reference, session.model->config));
   const double load_s = TRY(load_weights(session, console));
   console.note(fmt::format("{}: {} of weights in {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),

@@ -1,4 +1,4 @@
-#include "formats/quant_metadata.h"
+#include "formats/module_patterns.h"
 
 namespace reckoner {
 namespace {

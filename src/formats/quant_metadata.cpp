@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <system_error>
 
 #include "formats/remedy.h"
@@ -74,37 +75,87 @@ Status check_group_size(QuantMetadata& quant, const JsonNode& node) {
   return node.error(fmt::format("expected a group_size of {} for NVFP4, found {}", kNvfp4Group, quant.group_size));
 }
 
-Result<QuantMetadata> read_hf_quant_config(const JsonNode& root) {
+// {"model.layers.0.mlp.up_proj": {"quant_algo": "NVFP4"}, ...} of ModelOpt's MIXED_PRECISION: the names.
+Result<std::vector<std::string>> read_quantized_layers(const JsonNode& object) {
+  std::vector<std::string> names;
+  const std::optional<JsonNode> node = TRY(object.optional("quantized_layers"));
+  if (!node) return names;
+  for (const auto& [name, layer] : TRY(node->as_object())) names.push_back(name);
+  return names;
+}
+
+Status set_excluded(QuantMetadata& quant, const JsonNode& object, std::initializer_list<std::string_view> keys, PatternDialect dialect) {
+  for (const std::string_view key : keys) {
+    if (quant.exclude.empty()) quant.exclude = TRY(strings_or_empty(object, key));
+  }
+  quant.excluded_modules = ModulePatterns(quant.exclude, dialect);
+  return {};
+}
+
+// Targets of all config groups. "Linear" means every linear layer and is no pattern.
+Result<ModulePatterns> read_targets(const JsonNode& object) {
+  std::vector<std::string> targets;
+  const std::optional<JsonNode> groups = TRY(object.optional("config_groups"));
+  if (!groups || !groups->is_object()) return ModulePatterns();
+  for (const auto& [name, group] : TRY(groups->as_object())) {
+    for (const std::string& target : TRY(strings_or_empty(group, "targets"))) {
+      if (target == "Linear") return ModulePatterns();
+      targets.push_back(target);
+    }
+  }
+  return ModulePatterns(std::move(targets), PatternDialect::names_or_regexes);
+}
+
+Status read_modelopt(QuantMetadata& quant, const JsonNode& node) {
+  quant.algorithm = TRY(string_or_empty(node, "quant_algo"));
+  quant.group_size = TRY(read_group_size(node));
+  TRY(set_excluded(quant, node, {"ignore", "exclude_modules"}, PatternDialect::globs));
+  std::vector<std::string> layers = TRY(read_quantized_layers(node));
+  quant.targets = ModulePatterns(std::move(layers), PatternDialect::names);
+  quant.kv_cache = TRY(read_kv_scheme(node));
+  return check_group_size(quant, node);
+}
+
+Status read_compressed_tensors(QuantMetadata& quant, const JsonNode& node) {
+  quant.format = TRY(string_or_empty(node, "format"));
+  quant.group_size = TRY(read_group_size(node));
+  TRY(set_excluded(quant, node, {"ignore"}, PatternDialect::names_or_regexes));
+  quant.targets = TRY(read_targets(node));
+  return {};
+}
+
+Status read_fp8(QuantMetadata& quant, const JsonNode& node) {
+  quant.scale_fmt = TRY(string_or_empty(node, "scale_fmt"));
+  return set_excluded(quant, node, {"modules_to_not_convert", "ignored_layers"}, PatternDialect::names);
+}
+
+}  // namespace
+
+Result<QuantMetadata> parse_hf_quant_config(const JsonNode& root) {
   QuantMetadata quant;
   quant.method = "modelopt";
   quant.source = root.where();
   quant.producer = TRY(read_producer(root));
   const JsonNode node = TRY(root.required("quantization"));
-  quant.algorithm = TRY(string_or_empty(node, "quant_algo"));
-  quant.group_size = TRY(int_or_zero(node, "group_size"));
-  quant.exclude = TRY(strings_or_empty(node, "exclude_modules"));
-  quant.kv_cache = TRY(string_or_empty(node, "kv_cache_quant_algo"));
-  TRY(check_group_size(quant, node));
+  TRY(read_modelopt(quant, node));
   return quant;
 }
 
-Result<QuantMetadata> read_quantization_config(const JsonNode& node) {
+Result<QuantMetadata> parse_quantization_config(const JsonNode& node) {
   QuantMetadata quant;
   const JsonNode method = TRY(node.required("quant_method"));
   quant.method = TRY(method.as_string());
   if (std::find(kMethods.begin(), kMethods.end(), quant.method) == kMethods.end())
     return method.unexpected("one of the supported methods \"modelopt\", \"compressed-tensors\", \"fp8\"");
   quant.source = fmt::format("{}: {}", node.where(), node.path());
-  if (quant.method != "modelopt") return quant;  // known by name only: their own lists have other rules
-  quant.algorithm = TRY(string_or_empty(node, "quant_algo"));
-  quant.group_size = TRY(read_group_size(node));
-  quant.exclude = TRY(strings_or_empty(node, "ignore"));
-  if (quant.exclude.empty()) quant.exclude = TRY(strings_or_empty(node, "exclude_modules"));
-  quant.kv_cache = TRY(read_kv_scheme(node));
   quant.producer = TRY(read_producer(node));
-  TRY(check_group_size(quant, node));
+  if (quant.method == "modelopt") TRY(read_modelopt(quant, node));
+  if (quant.method == "compressed-tensors") TRY(read_compressed_tensors(quant, node));
+  if (quant.method == "fp8") TRY(read_fp8(quant, node));
   return quant;
 }
+
+namespace {
 
 // config.json's own block; multimodal models may keep it with the text model.
 Result<std::optional<JsonNode>> find_quantization_config(const JsonNode& config) {
@@ -164,10 +215,10 @@ void add_settings(QuantMetadata& quant, const QuantMetadata* other) {
 
 Result<QuantMetadata> parse_quant_metadata(const JsonNode& config, const std::optional<JsonNode>& hf_quant_config) {
   std::optional<QuantMetadata> from_config;
-  if (const std::optional<JsonNode> node = TRY(find_quantization_config(config))) from_config = TRY(read_quantization_config(*node));
+  if (const std::optional<JsonNode> node = TRY(find_quantization_config(config))) from_config = TRY(parse_quantization_config(*node));
   QuantMetadata quant;
   if (hf_quant_config) {
-    quant = TRY(read_hf_quant_config(*hf_quant_config));
+    quant = TRY(parse_hf_quant_config(*hf_quant_config));
     add_settings(quant, from_config ? &*from_config : nullptr);
   } else {
     if (from_config) quant = *from_config;
@@ -185,8 +236,6 @@ Result<QuantMetadata> read_quant_metadata(const std::filesystem::path& folder) {
   return with_remedy(parse_quant_metadata(config.root(), hf_quant_config.root()), kCorrectFile);
 }
 
-bool excluded(const QuantMetadata& quant, std::string_view module) {
-  return std::any_of(quant.exclude.begin(), quant.exclude.end(), [&](const std::string& glob) { return glob_matches(glob, module); });
-}
+bool excluded(const QuantMetadata& quant, std::string_view module) { return quant.excluded_modules.matches(module); }
 
 }  // namespace reckoner

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "formats/module_patterns.h"
 #include "formats/settings.h"
 
 namespace reckoner {
@@ -18,11 +19,15 @@ struct QuantMetadata {
   std::string method;                // "modelopt", "compressed-tensors", "fp8"; empty: not quantised
   std::string algorithm;             // ModelOpt's quant_algo: "NVFP4", "FP8", "MIXED_PRECISION"; empty when not given
   int group_size = 0;                // elements that share one block scale; 0 when not given
-  std::vector<std::string> exclude;  // globs over module names ("model.layers.3.self_attn*") that stay unquantised
-  std::string kv_cache;              // "FP8"; empty: none asked for
-  std::string producer;              // "modelopt 0.46.0"; empty when not given
-  std::string source;                // file (and field) that this comes from; empty when not quantised
-  std::vector<Setting> settings;     // what took effect, and what the files disagree about
+  std::vector<std::string> exclude;  // patterns of modules ("model.layers.3.self_attn*") that stay unquantised, as the method spells them
+  ModulePatterns excluded_modules;   // the same, to ask
+  ModulePatterns targets;  // of compressed-tensors, and of ModelOpt's quantized_layers: all others stay unquantised; empty: all are meant
+  std::string format;      // of compressed-tensors: "nvfp4-pack-quantized"; empty when not given
+  std::string scale_fmt;   // of FP8: "ue8m0" claims that scales are powers of two; empty when not given
+  std::string kv_cache;    // "FP8"; empty: none asked for
+  std::string producer;    // "modelopt 0.46.0"; empty when not given
+  std::string source;      // file (and field) that this comes from; empty when not quantised
+  std::vector<Setting> settings;  // what took effect, and what the files disagree about
 };
 
 // Reads hf_quant_config.json, which may be absent, and the quantization_config of config.json, which may lack one; hf_quant_config.json
@@ -31,10 +36,11 @@ Result<QuantMetadata> read_quant_metadata(const std::filesystem::path& folder);
 // The same from parsed documents. `config`: config.json's root.
 Result<QuantMetadata> parse_quant_metadata(const JsonNode& config, const std::optional<JsonNode>& hf_quant_config);
 
-// True when a glob of the exclude list matches the whole module name (a tensor's name without ".weight").
-bool excluded(const QuantMetadata& quant, std::string_view module);
+// One block of metadata on its own: hf_quant_config.json's root, a quantization_config.
+Result<QuantMetadata> parse_hf_quant_config(const JsonNode& root);
+Result<QuantMetadata> parse_quantization_config(const JsonNode& node);
 
-// Shell globs as Python's fnmatch has them: * (dots included), ?, [abc], [a-z], [!a]. Case matters.
-bool glob_matches(std::string_view glob, std::string_view text);
+// True when the list of unquantised modules covers the module (a tensor's name without ".weight").
+bool excluded(const QuantMetadata& quant, std::string_view module);
 
 }  // namespace reckoner

@@ -177,20 +177,29 @@ Status check_layout(const std::vector<TensorEntry>& tensors, std::int64_t header
 
 }  // namespace
 
-Result<SafetensorsContent> parse_safetensors(std::span<const std::byte> file, std::string_view where) {
+Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> file, std::string_view where) {
   const std::int64_t length = TRY(header_bytes(file, where));
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, static_cast<std::size_t>(length));
-  SafetensorsContent content = TRY(with_remedy(read_header(text, where), kDownloadAgain));
-  std::stable_sort(content.tensors.begin(), content.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+  SafetensorsHeader header{.data_offset = kLengthBytes + length, .file_bytes = static_cast<std::int64_t>(file.size())};
+  header.content = TRY(with_remedy(read_header(text, where), kDownloadAgain));
+  std::vector<TensorEntry>& tensors = header.content.tensors;
+  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::pair(a.file_offset, a.tensor.bytes()) < std::pair(b.file_offset, b.tensor.bytes());
   });
-  const std::int64_t header_end = kLengthBytes + length;
-  TRY(check_layout(content.tensors, header_end, static_cast<std::int64_t>(file.size()), where));
-  for (TensorEntry& entry : content.tensors) {
-    entry.file_offset += header_end;
-    entry.tensor.data = const_cast<std::byte*>(file.data()) + entry.file_offset;
-  }
-  return content;
+  header.layout = check_layout(tensors, header.data_offset, header.file_bytes, where);
+  std::int64_t end = 0;
+  for (const TensorEntry& entry : tensors) end = std::max(end, entry.file_offset + entry.tensor.bytes());
+  if (end > kMaxInt64 - header.data_offset) return header.layout.error();  // no such file can exist
+  header.expected_bytes = header.data_offset + end;
+  for (TensorEntry& entry : tensors) entry.file_offset += header.data_offset;
+  return header;
+}
+
+Result<SafetensorsContent> parse_safetensors(std::span<const std::byte> file, std::string_view where) {
+  SafetensorsHeader header = TRY(parse_safetensors_header(file, where));
+  TRY(std::move(header.layout));
+  for (TensorEntry& entry : header.content.tensors) entry.tensor.data = const_cast<std::byte*>(file.data()) + entry.file_offset;
+  return std::move(header.content);
 }
 
 SafetensorsFile::SafetensorsFile(std::filesystem::path path, MappedFile file, SafetensorsContent content)

@@ -37,6 +37,18 @@ struct SafetensorsContent {
 // unknown dtype, rank above 4, sizes that overflow or disagree with dtype and shape, overlaps, gaps, a name that occurs twice.
 Result<SafetensorsContent> parse_safetensors(std::span<const std::byte> file, std::string_view where);
 
+// What a header says, whether or not the data after it is whole.
+struct SafetensorsHeader {
+  SafetensorsContent content;       // tensors without data; file offsets may lie beyond the file's end
+  std::int64_t data_offset = 0;     // where the header ends
+  std::int64_t file_bytes = 0;      // of the file as it is
+  std::int64_t expected_bytes = 0;  // of a whole file with this header
+  Status layout;                    // truncated, padded, gaps, overlaps: what parse_safetensors would refuse
+};
+
+// Errors: the header itself cannot be read.
+Result<SafetensorsHeader> parse_safetensors_header(std::span<const std::byte> file, std::string_view where);
+
 // One mapped and validated file.
 class SafetensorsFile {
  public:

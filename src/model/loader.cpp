@@ -118,15 +118,6 @@ Status check_count(const Family& family, const ModelConfig& config, const Checkp
                kFetchAgain};
 }
 
-// Tensors that belong to published checkpoints and that nothing here needs.
-bool is_unneeded(std::string_view name) {
-  // Scales of an FP8 KV cache: the cache here has scales of its own, one a row. Rotary frequencies follow from config.json.
-  for (const std::string_view suffix : {".k_scale", ".v_scale", ".q_scale", ".prob_scale", ".rotary_emb.inv_freq"}) {
-    if (name.ends_with(suffix)) return true;
-  }
-  return false;
-}
-
 void check_unknown(const Model& model, const RecordingSource& source, Problems& problems, std::vector<std::string>& notes) {
   const std::vector<std::string> mtp = mtp_prefixes(*model.family, model.config, *model.checkpoint);
   const auto starts_with_one_of = [](const std::string& name, const auto& prefixes) {
@@ -184,6 +175,14 @@ void compare_with_metadata(Model& model) {
 }
 
 }  // namespace
+
+bool is_unneeded(std::string_view name) {
+  // Scales of an FP8 KV cache: the cache here has scales of its own, one a row. Rotary frequencies follow from config.json.
+  for (const std::string_view suffix : {".k_scale", ".v_scale", ".q_scale", ".prob_scale", ".rotary_emb.inv_freq"}) {
+    if (name.ends_with(suffix)) return true;
+  }
+  return false;
+}
 
 std::vector<std::string> mtp_prefixes(const Family& family, const ModelConfig& config, const TensorSource& source) {
   std::vector<std::string> prefixes;

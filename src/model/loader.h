@@ -39,6 +39,9 @@ Status read_weights(const Model& model, ThreadPool& pool, const std::function<vo
 // decoder layers that a config with too few layers would leave out. They are not used yet.
 std::vector<std::string> mtp_prefixes(const Family& family, const ModelConfig& config, const TensorSource& source);
 
+// Tensors that belong to published checkpoints and that nothing here needs: scales of a KV cache, rotary frequencies.
+bool is_unneeded(std::string_view tensor);
+
 // Puts the tensors of `source` in their places. Used by open_model, and by benchmarks with made-up weights.
 Result<ModelWeights> place_weights(const Family& family, const ModelConfig& config, const TensorSource& source);
 
