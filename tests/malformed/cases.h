@@ -4,7 +4,7 @@
 #include <ostream>
 #include <span>
 
-#include "model_copy.h"
+#include "support/model_copy.h"
 
 namespace reckoner::malformed {
 

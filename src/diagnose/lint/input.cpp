@@ -55,7 +55,11 @@ void read_index(LintInput& input) {
   const auto members = (*map)->as_object();
   for (const auto& [tensor, node] : *members) {
     const Result<std::string> file = node.as_string();
-    if (file && is_plain_name(*file)) input.weight_map.emplace(tensor, *file);
+    if (file && is_plain_name(*file)) {
+      input.weight_map.emplace(tensor, *file);
+    } else if (input.index.error.empty()) {
+      input.index.error = node.unexpected("the name of a file in the same folder").what;
+    }
   }
   const Result<std::optional<JsonNode>> metadata = input.index.json->root().optional("metadata");
   if (!metadata || !*metadata || !(*metadata)->is_object()) return;
@@ -133,8 +137,8 @@ std::string_view part_of(std::string_view name) {
 }
 
 Storage storage_of_fp8(const LintModule& module) {
-  const LintTensor* scale = module.part(".weight_scale_inv");
-  if (scale == nullptr) scale = module.part(".weight_scale");
+  if (module.part(".weight_scale_inv") != nullptr) return Storage::fp8_block;
+  const LintTensor* scale = module.part(".weight_scale");
   if (scale == nullptr) return Storage::unknown;
   const LintTensor& data = *module.data();
   if (scale->shape.elements() == 1 && (data.shape.rank() < 2 || data.shape[0] > 1)) return Storage::fp8_tensor;
@@ -251,10 +255,9 @@ const LintTensor* LintModule::data() const {
 }
 
 const LintTensor* LintModule::block_scales() const {
-  for (const std::string_view suffix : {".weight_scale", ".weight_scale_inv"}) {
-    if (const LintTensor* scale = part(suffix); scale != nullptr && scale->shape.elements() > 1) return scale;
-  }
-  return nullptr;
+  if (const LintTensor* scale = part(".weight_scale_inv")) return scale;  // a small matrix is one block
+  const LintTensor* scale = part(".weight_scale");
+  return scale != nullptr && scale->shape.elements() > 1 ? scale : nullptr;
 }
 
 std::string_view LintModule::leaf() const { return std::string_view(name).substr(name.rfind('.') + 1); }

@@ -65,7 +65,7 @@ struct LintModule {
 
   const LintTensor* part(std::string_view suffix) const;
   const LintTensor* data() const;          // ".weight" or ".weight_packed"
-  const LintTensor* block_scales() const;  // more than one scale for the matrix; null when there are none
+  const LintTensor* block_scales() const;  // a scale a block, group or row; null when there are none
   std::string_view leaf() const;           // "up_proj"
   std::string_view parent() const;         // "model.layers.3.mlp.experts.7"
 };

@@ -10,11 +10,12 @@
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
-namespace reckoner::malformed {
+namespace reckoner {
 
 enum class Base : std::uint8_t {
   bf16,     // tests/golden/glm_moe_dsa: model.safetensors
   nvfp4,    // the same with its routed experts in NVFP4
+  fp8,      // the same with its routed experts in FP8 by block
   sharded,  // the same in three shards with an index
   pocket,   // models/pocket: three shards, and an MTP layer
 };
@@ -61,6 +62,8 @@ class ModelCopy {
   void move_tensor(std::string_view from, std::string_view to, std::string_view name) const;
   // A new tensor, or another in the place of the old one. All its bytes are zero.
   void put_tensor(std::string_view file, std::string_view name, DType dtype, const Shape& shape) const;
+  // A copy of a tensor in another file, which need not be there yet.
+  void copy_tensor(std::string_view from, std::string_view to, std::string_view name) const;
   // Bytes of a tensor, from its byte `offset` on.
   void set_bytes(std::string_view file, std::string_view tensor, std::int64_t offset, std::initializer_list<int> bytes) const;
   void set_f32(std::string_view file, std::string_view tensor, std::int64_t element, float value) const;
@@ -69,4 +72,4 @@ class ModelCopy {
   std::filesystem::path path_;
 };
 
-}  // namespace reckoner::malformed
+}  // namespace reckoner

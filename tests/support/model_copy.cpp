@@ -1,4 +1,4 @@
-#include "model_copy.h"
+#include "support/model_copy.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -13,9 +13,9 @@
 #include <stdexcept>
 
 #include "formats/safetensors.h"
-#include "quant/nvfp4.h"
+#include "quant/format.h"
 
-namespace reckoner::malformed {
+namespace reckoner {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,27 +66,27 @@ OwnedTensor scalar(std::string name, float value) {
   return {std::move(name), DType::f32, {}, {bytes.begin(), bytes.end()}};
 }
 
-// A BF16 matrix as the four tensors that ModelOpt writes for it.
-Tensors as_nvfp4(const OwnedTensor& matrix) {
+// A BF16 matrix as the tensors that a checkpoint in this format has for it.
+Tensors packed(const OwnedTensor& matrix, QuantFormat format) {
   const Weight source{.format = QuantFormat::bf16, .rows = matrix.shape[0], .cols = matrix.shape[1], .data = matrix.bytes.data()};
   std::vector<float> values(static_cast<std::size_t>(source.rows * source.cols));
   for (std::int64_t row = 0; row < source.rows; ++row)
     info(source.format).dequantise(source, row, 0, source.cols, values.data() + row * source.cols);
   const std::string module = matrix.name.substr(0, matrix.name.rfind('.'));
   Tensors tensors;
-  for (PackedTensor& part : kNvfp4Format.pack(values, source.rows, source.cols, {}))
+  for (PackedTensor& part : info(format).pack(values, source.rows, source.cols, {}))
     tensors.push_back({module + std::string(part.suffix), part.dtype, part.shape, std::move(part.bytes)});
-  tensors.push_back(scalar(module + ".input_scale", 1.0f));
+  if (format == QuantFormat::nvfp4) tensors.push_back(scalar(module + ".input_scale", 1.0f));
   return tensors;
 }
 
-Tensors golden_in_nvfp4() {
+Tensors golden_in(QuantFormat format) {
   Tensors tensors;
   for (OwnedTensor& tensor : read_tensors(fs::path(kGolden) / kFile)) {
     if (tensor.name.find(".experts.") == std::string::npos) {
       tensors.push_back(std::move(tensor));
     } else {
-      for (OwnedTensor& part : as_nvfp4(tensor)) tensors.push_back(std::move(part));
+      for (OwnedTensor& part : packed(tensor, format)) tensors.push_back(std::move(part));
     }
   }
   return tensors;
@@ -113,7 +113,7 @@ constexpr const char* kQuantConfig = R"({
 )";
 
 fs::path new_folder() {
-  std::string name = (fs::temp_directory_path() / "reckoner_malformed_XXXXXX").string();
+  std::string name = (fs::temp_directory_path() / "reckoner_model_XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) fail("cannot make a temporary folder");
   return name;
 }
@@ -131,8 +131,12 @@ ModelCopy::ModelCopy(Base base) : path_(new_folder()) {
   if (base == Base::pocket) copy_files(kPocket, {"hf_quant_config.json", kIndex, kShard1, kShard2, kShard3}, path_);
   if (base == Base::nvfp4 || base == Base::sharded) {
     write("hf_quant_config.json", kQuantConfig);
-    Tensors tensors = golden_in_nvfp4();
+    Tensors tensors = golden_in(QuantFormat::nvfp4);
     base == Base::nvfp4 ? write_tensors(path_ / kFile, tensors) : write_shards(path_, std::move(tensors));
+  }
+  if (base == Base::fp8) {
+    Tensors tensors = golden_in(QuantFormat::fp8_block);
+    write_tensors(path_ / kFile, tensors);
   }
 }
 
@@ -240,6 +244,13 @@ void ModelCopy::move_tensor(std::string_view from, std::string_view to, std::str
   write_tensors(path_ / to, target);
 }
 
+void ModelCopy::copy_tensor(std::string_view from, std::string_view to, std::string_view name) const {
+  Tensors source = read_tensors(path_ / from);
+  Tensors target = fs::exists(path_ / to) ? read_tensors(path_ / to) : Tensors();
+  target.push_back(std::move(*find(source, name)));
+  write_tensors(path_ / to, target);
+}
+
 void ModelCopy::put_tensor(std::string_view file, std::string_view name, DType dtype, const Shape& shape) const {
   Tensors tensors = read_tensors(path_ / file);
   std::erase_if(tensors, [&](const OwnedTensor& tensor) { return tensor.name == name; });
@@ -262,4 +273,4 @@ void ModelCopy::set_f32(std::string_view file, std::string_view tensor, std::int
              static_cast<int>(bits >> 24)});
 }
 
-}  // namespace reckoner::malformed
+}  // namespace reckoner
