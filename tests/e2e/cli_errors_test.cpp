@@ -7,7 +7,7 @@ namespace {
 TEST(Help, IsThereForEverything) {
   const ProgramRun help = run_program({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"run", "verify", "inspect", "tokenize"}) {
+  for (const char* command : {"run", "verify", "inspect", "lint", "tokenize"}) {
     EXPECT_NE(help.out.find(std::string("  ") + command), std::string::npos) << help.out;
     const ProgramRun of_command = run_program({command, "--help"});
     EXPECT_EQ(of_command.status, 0);

@@ -19,16 +19,18 @@ void drop_text(const ModelCopy& m) {
 
 void set_rope(const ModelCopy& m, const char* text) { m.replace(kConfig, kRope, text); }
 
-// The pocket model without its third shard, which is its MTP layer.
+// The pocket model without its last layer.
 void drop_mtp(const ModelCopy& m) {
-  m.remove(kShard3);
   std::string index = m.read(kIndex);
-  for (std::size_t at = index.find(kShard3); at != std::string::npos; at = index.find(kShard3)) {
-    const std::size_t begin = index.rfind('\n', at);
-    index.erase(begin, index.find('\n', at) - begin);
+  constexpr std::string_view kStart = "\"model.layers.4.";
+  for (std::size_t at = index.find(kStart); at != std::string::npos; at = index.find(kStart)) {
+    const std::size_t end = index.find('\n', at);
+    const std::string line = index.substr(at, end - at);
+    if (line.find(kShard2) != std::string::npos) m.drop_tensor(kShard2, line.substr(1, line.find('"', 1) - 1));
+    index.erase(at, end - at);
   }
-  const std::size_t comma = index.find_last_of(',');
-  m.write(kIndex, index.erase(comma, 1));
+  m.write(kIndex, index.erase(index.find_last_of(','), 1));
+  m.remove(kShard3);
 }
 
 }  // namespace

@@ -91,11 +91,6 @@ bool has_indexer(const LintInput& input, std::int64_t layer) {
   return at != input.tensors.end() && at->name.starts_with(prefix);
 }
 
-bool all_readable(const LintInput& input) {
-  return !input.files.empty() &&
-         std::all_of(input.files.begin(), input.files.end(), [](const auto& file) { return !file->served || file->header; });
-}
-
 std::vector<std::int64_t> token_ids(const std::optional<JsonNode>& object) {
   if (!object || !object->is_object()) return {};
   Result<std::vector<std::int64_t>> ids = read_token_ids(*object, "eos_token_id");
@@ -153,7 +148,7 @@ void check_indexers(const LintInput& input, LintReport& report) {
     if (setting.name == "indexer layers" && setting.note.find("says otherwise") != std::string::npos)
       report.add("indexer-fields-conflict", {"config.json", fmt::format("{} from {}; {}", setting.value, setting.source, setting.note)});
   }
-  if (input.family == nullptr || !all_readable(input)) return;
+  if (input.family == nullptr || !input.complete()) return;
   for (std::int64_t layer = 0; layer < input.model->num_hidden_layers; ++layer) {
     const bool shared = input.model->indexer_kinds[static_cast<std::size_t>(layer)] == IndexerKind::shared;
     const std::string place = fmt::format("layer {}: self_attn.indexer", layer);
@@ -186,15 +181,18 @@ void check_eos(const LintInput& input, LintReport& report) {
 }
 
 void check_config(const LintInput& input, LintReport& report) {
-  for (const LintDocument* document : {&input.generation_config, &input.hf_quant_config, &input.tokenizer_config}) {
-    if (!document->error.empty()) report.add("config-unreadable", {document->name, document->error});
-  }
   // The parser's message repeats what a finding of its own says better.
   const bool known = report.has("rope-theta-conflict") || report.has("rope-theta-missing") || report.has("rope-yarn-incomplete") ||
                      report.has("eos-beyond-vocab");
-  if (!input.model_error.empty() && !known) report.add("config-unreadable", {input.config.name, input.model_error});
+  for (const LintDocument* document : {&input.generation_config, &input.hf_quant_config, &input.tokenizer_config}) {
+    if (!document->error.empty() && !(document->json && known))
+      report.add("config-unreadable", {document->name, own_words(input, document->name, document->error)});
+  }
+  if (!input.model_error.empty() && !known)
+    report.add("config-unreadable", {input.config.name, own_words(input, input.config.name, input.model_error)});
   if (!input.quant_error.empty()) report.add("config-unreadable", {"quantisation metadata", input.quant_error});
-  if (!input.family_error.empty()) report.add("family-unknown", {input.config.name, input.family_error});
+  if (!input.family_error.empty())
+    report.add("family-unknown", {input.config.name, own_words(input, input.config.name, input.family_error)});
 }
 
 }  // namespace reckoner::lint

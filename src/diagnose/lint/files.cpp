@@ -29,13 +29,13 @@ bool starts_with_zeros(const fs::path& path) {
   return std::all_of(start.begin(), start.end(), [](std::byte byte) { return byte == std::byte{0}; });
 }
 
-void unreadable(const LintFile& file, LintReport& report) {
+void unreadable(const LintInput& input, const LintFile& file, LintReport& report) {
   if (is_pointer(file.path)) {
     report.add("lfs-pointer", {file.name, fmt::format("a text of {} bytes in place of a safetensors file", file.bytes)});
   } else if (starts_with_zeros(file.path)) {
     report.add("file-not-filled", {file.name, fmt::format("{} bytes that start with zeros: there is not even a header", file.bytes)});
   } else {
-    report.add("file-unreadable", {file.name, file.error});
+    report.add("file-unreadable", {file.name, own_words(input, file.name, file.error)});
   }
 }
 
@@ -63,7 +63,7 @@ void layout(const LintInput& input, const LintFile& file, LintReport& report) {
     report.add("file-trailing-bytes", {file.name, fmt::format("expected {} bytes, found {}: {} bytes after the last tensor",
                                                               header.expected_bytes, file.bytes, file.bytes - header.expected_bytes)});
   } else {
-    report.add("file-unreadable", {file.name, header.layout.error().what});
+    report.add("file-unreadable", {file.name, own_words(input, file.name, header.layout.error().what)});
   }
 }
 
@@ -119,7 +119,7 @@ void check_files(const LintInput& input, LintReport& report) {
     } else if (!file->present) {
       report.add("file-missing", {file->name, is_symlink(fs::symlink_status(file->path)) ? "a link that leads nowhere" : "not there"});
     } else if (!file->header) {
-      unreadable(*file, report);
+      unreadable(input, *file, report);
     } else if (!file->header->layout) {
       layout(input, *file, report);
     }

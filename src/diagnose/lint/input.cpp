@@ -267,6 +267,10 @@ std::string_view LintModule::parent() const {
   return std::string_view(name).substr(0, dot == std::string::npos ? 0 : dot);
 }
 
+bool LintInput::complete() const {
+  return !files.empty() && std::all_of(files.begin(), files.end(), [](const auto& file) { return !file->served || file->header; });
+}
+
 const LintTensor* LintInput::find(std::string_view name) const {
   const auto at = std::lower_bound(tensors.begin(), tensors.end(), name,
                                    [](const LintTensor& tensor, std::string_view wanted) { return tensor.name < wanted; });
@@ -311,6 +315,13 @@ LintInput read_input(const fs::path& folder, const LintOptions& options) {
 }
 
 std::string where(const LintTensor& tensor) { return fmt::format("{}: tensor '{}'", tensor.file->name, tensor.name); }
+
+std::string own_words(const LintInput& input, const std::string& file, const std::string& error) {
+  for (const std::string& prefix : {(input.folder / file).string() + ": ", file + ": "}) {
+    if (error.starts_with(prefix)) return error.substr(prefix.size());
+  }
+  return error;
+}
 
 std::optional<std::int64_t> number_after(std::string_view name, std::string_view part) {
   const std::size_t at = name.find(part);

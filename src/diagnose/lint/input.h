@@ -92,6 +92,8 @@ struct LintInput {
 
   std::map<const LintTensor*, float> scalars = {};  // tensor-wide scales
 
+  // Whether the tensors of every file are known: what is not among them is missing.
+  bool complete() const;
   // The tensor of this name that counts; null when there is none.
   const LintTensor* find(std::string_view name) const;
   const LintModule* find_module(std::string_view name) const;
@@ -105,6 +107,8 @@ LintInput read_input(const std::filesystem::path& folder, const LintOptions& opt
 
 // "model.safetensors: tensor 'x'"
 std::string where(const LintTensor& tensor);
+// An error about a file, without the file's name at its start.
+std::string own_words(const LintInput& input, const std::string& file, const std::string& error);
 // The numbers in "model.layers.3.mlp.experts.7.up_proj".
 std::optional<std::int64_t> number_after(std::string_view name, std::string_view part);
 

@@ -43,6 +43,7 @@ void check_formats(const LintInput& input, LintReport& report) {
 }
 
 void check_scale_presence(const LintInput& input, LintReport& report) {
+  if (!input.complete()) return;
   for (const LintModule& module : input.modules) {
     const auto lacks = [&](std::string_view suffix) {
       report.add("scale-missing",
@@ -60,6 +61,7 @@ void check_scale_presence(const LintInput& input, LintReport& report) {
 }
 
 void check_input_scale_presence(const LintInput& input, LintReport& report) {
+  if (!input.complete()) return;
   struct Group {
     std::int64_t with = 0;
     std::vector<const LintModule*> without;

@@ -79,7 +79,7 @@ void report_files(const LintInput& input, std::int64_t first, LintReport& report
 }  // namespace
 
 void check_mtp(const LintInput& input, LintReport& report) {
-  if (!input.model || input.modules.empty()) return;
+  if (!input.model || !input.complete()) return;
   const std::int64_t first = input.model->num_hidden_layers;
   const std::int64_t promised = input.model->num_nextn_predict_layers;
   report_files(input, first, report);

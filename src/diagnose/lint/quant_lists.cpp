@@ -234,7 +234,7 @@ void check_quant_documents(const LintInput& input, LintReport& report) {
 }
 
 void check_quant_formats(const LintInput& input, LintReport& report) {
-  if (input.modules.empty() || !input.quant_error.empty()) return;
+  if (!input.complete() || !input.quant_error.empty()) return;
   std::map<Storage, const LintModule*> present;
   for (const LintModule& module : input.modules) {
     if (is_quantised(module.storage)) present.emplace(module.storage, &module);
@@ -255,7 +255,7 @@ void check_quant_formats(const LintInput& input, LintReport& report) {
 }
 
 void check_ignore_names(const LintInput& input, LintReport& report) {
-  if (input.modules.empty()) return;
+  if (!input.complete()) return;
   const std::int64_t layers = layers_present(input);
   const ModulePatterns& patterns = input.quant.excluded_modules;
   for (std::size_t i = 0; i < patterns.texts().size(); ++i) {

@@ -13,8 +13,8 @@
 namespace reckoner::lint {
 namespace {
 
-constexpr std::array<std::string_view, 7> kScaleParts = {".weight_scale",    ".weight_scale_2", ".weight_global_scale",
-                                                         ".input_scale",  ".input_global_scale", ".k_scale",        ".v_scale"};
+constexpr std::array<std::string_view, 7> kScaleParts = {
+    ".weight_scale", ".weight_scale_2", ".weight_global_scale", ".input_scale", ".input_global_scale", ".k_scale", ".v_scale"};
 
 bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 

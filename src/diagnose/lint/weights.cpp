@@ -97,6 +97,21 @@ bool is_reported(const LintReport& report, const std::string& line) {
   return false;
 }
 
+// "file: tensor 'x': what" as a finding.
+Finding finding_of(const std::string& line) {
+  const std::string name = tensor_in(line);
+  const std::size_t quote = line.find("': ");
+  const bool splits = !name.empty() && quote != std::string::npos;
+  return {splits ? line.substr(0, quote + 1) : "", splits ? line.substr(quote + 3) : line, number_after(name, "layers."),
+          number_after(name, ".experts.")};
+}
+
+// Whether a tensor belongs to a weight that was found, and refused for another reason.
+bool is_part_of_a_weight(const LintInput& input, const HeaderSource& source, const LintTensor& tensor) {
+  const LintModule* module = input.find_module(std::string_view(tensor.name).substr(0, tensor.name.rfind('.')));
+  return module != nullptr && module->data() != nullptr && module->data() != &tensor && source.used(module->data()->name);
+}
+
 std::int64_t weights_wanted(const LintInput& input) {
   std::int64_t wanted = 0;
   for_each_rule(*input.family, *input.model, [&](const WeightRule& rule) { wanted += count_places(rule, *input.model); });
@@ -136,8 +151,7 @@ void check_weights(const LintInput& input, LintReport& report) {
   const Result<ModelWeights> weights = place_weights(*input.family, *input.model, source);
   if (!weights) {
     for (const std::string& line : lines_of(weights.error().what)) {
-      if (!is_reported(report, line))
-        report.add("weights-refused", {"", line, number_after(line, "layers."), number_after(line, ".experts.")});
+      if (!is_reported(report, line)) report.add("weights-refused", finding_of(line));
     }
   }
   const std::vector<std::string> mtp = mtp_prefixes(*input.family, *input.model, source);
@@ -145,12 +159,11 @@ void check_weights(const LintInput& input, LintReport& report) {
     if (!tensor.served || source.used(tensor.name) || is_unneeded(tensor.name) || starts_with_any(tensor.name, mtp) ||
         starts_with_any(tensor.name, input.family->skipped))
       continue;
+    if (!weights && is_part_of_a_weight(input, source, tensor)) continue;
     if (fused && tensor.name.find(".experts.") != std::string::npos) continue;
     const std::string line = fmt::format("{}: unknown; a {} of {} layers has no such tensor", where(tensor), input.model->model_type,
                                          input.model->num_hidden_layers);
-    if (!is_reported(report, line))
-      report.add("weights-refused", {where(tensor), line.substr(where(tensor).size() + 2), number_after(tensor.name, "layers."),
-                                     number_after(tensor.name, ".experts.")});
+    if (!is_reported(report, line)) report.add("weights-refused", finding_of(line));
   }
 }
 
