@@ -107,6 +107,70 @@ TEST(QuantMetadata, GlobsAsFnmatchHasThem) {
   for (const Case& c : cases) EXPECT_EQ(glob_matches(c.glob, c.text), c.matches) << c.glob << " " << c.text;
 }
 
+TEST(QuantMetadata, ReadsCompressedTensors) {
+  const Result<QuantMetadata> quant = parse(R"({"quantization_config": {"quant_method": "compressed-tensors", "format": "pack-quantized",
+    "ignore": ["lm_head", "re:.*self_attn.*", "re:.*mlp\\.(gate|up|gate_up|down)_proj.*", "re:[broken"],
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 4, "type": "int", "group_size": 32}}}}})");
+  ASSERT_TRUE(quant.ok()) << quant.error().what;
+  EXPECT_EQ(quant->format, "pack-quantized");
+  EXPECT_EQ(quant->group_size, 32);
+  EXPECT_TRUE(quant->targets.empty());
+  EXPECT_TRUE(excluded(*quant, "lm_head"));
+  EXPECT_FALSE(excluded(*quant, "model.lm_head"));  // names are compared whole
+  EXPECT_TRUE(excluded(*quant, "model.layers.3.self_attn.q_a_proj"));
+  EXPECT_TRUE(excluded(*quant, "model.layers.0.mlp.gate_proj"));
+  EXPECT_FALSE(excluded(*quant, "model.layers.1.mlp.experts.7.gate_proj"));
+}
+
+TEST(QuantMetadata, ReadsTargetsThatAreNotAllLinearLayers) {
+  const Result<QuantMetadata> quant = parse(R"({"quantization_config": {"quant_method": "compressed-tensors",
+    "config_groups": {"group_0": {"targets": ["re:.*experts\\.[0-9]+.*"]}}}})");
+  ASSERT_TRUE(quant.ok()) << quant.error().what;
+  EXPECT_TRUE(quant->targets.matches("model.layers.1.mlp.experts.7.gate_proj"));
+  EXPECT_FALSE(quant->targets.matches("model.layers.1.mlp.shared_experts.gate_proj"));
+}
+
+TEST(QuantMetadata, ReadsFp8) {
+  const Result<QuantMetadata> quant = parse(R"({"quantization_config": {"quant_method": "fp8", "scale_fmt": "ue8m0",
+    "weight_block_size": [128, 128], "modules_to_not_convert": ["lm_head", "model.layers.0", "mlp.gate"]}})");
+  ASSERT_TRUE(quant.ok()) << quant.error().what;
+  EXPECT_EQ(quant->scale_fmt, "ue8m0");
+  EXPECT_TRUE(excluded(*quant, "lm_head"));
+  EXPECT_TRUE(excluded(*quant, "model.layers.0.self_attn.o_proj"));  // what is inside
+  EXPECT_FALSE(excluded(*quant, "model.layers.01.self_attn.o_proj"));
+  EXPECT_TRUE(excluded(*quant, "model.layers.7.mlp.gate"));  // the end of a name
+  EXPECT_FALSE(excluded(*quant, "model.layers.7.mlp.gate_proj"));
+}
+
+TEST(QuantMetadata, ReadsTheLayersOfMixedPrecision) {
+  const Result<QuantMetadata> quant = parse("{}", R"({"quantization": {"quant_algo": "MIXED_PRECISION",
+    "quantized_layers": {"model.layers.1.mlp.up_proj": {"quant_algo": "NVFP4"}}}})");
+  ASSERT_TRUE(quant.ok()) << quant.error().what;
+  EXPECT_TRUE(quant->targets.matches("model.layers.1.mlp.up_proj"));
+  EXPECT_FALSE(quant->targets.matches("model.layers.2.mlp.up_proj"));
+}
+
+// One look-up a part of the name must say what going through the patterns says.
+TEST(ModulePatterns, NamesAreFoundEitherWay) {
+  const ModulePatterns patterns({"a.b", "c", "d.e.f"}, PatternDialect::names);
+  for (const char* module :
+       {"a.b", "a.b.x", "x.a.b", "x.a.b.y", "c", "c.d", "x.c", "cc", "a.bb", "aa.b", "d.e.f", "d.e", "e.f", "x.d.e.f", ""}) {
+    bool any = false;
+    for (std::size_t i = 0; i < patterns.texts().size(); ++i) any |= patterns.matches(i, module);
+    EXPECT_EQ(patterns.matches(module), any) << module;
+  }
+  EXPECT_TRUE(patterns.matches("x.a.b"));
+  EXPECT_FALSE(patterns.matches("x.a.b.y"));
+}
+
+TEST(ModulePatterns, TellNamesFromPatterns) {
+  EXPECT_FALSE(ModulePatterns({"model.layers.0*"}, PatternDialect::globs).is_name(0));
+  EXPECT_TRUE(ModulePatterns({"lm_head"}, PatternDialect::globs).is_name(0));
+  EXPECT_FALSE(ModulePatterns({"re:lm_.*"}, PatternDialect::names_or_regexes).is_name(0));
+  // Too long for a regular expression that recurses over the text: no match, no crash.
+  EXPECT_FALSE(ModulePatterns({"re:(a|b)*"}, PatternDialect::names_or_regexes).matches(std::string(100'000, 'a')));
+}
+
 TEST(QuantMetadata, ReadsThePocketModel) {
   const Result<QuantMetadata> quant = read_quant_metadata("models/pocket");
   ASSERT_TRUE(quant.ok()) << quant.error().what;

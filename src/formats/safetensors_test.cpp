@@ -121,6 +121,28 @@ TEST(Safetensors, EachKindOfDamageHasItsMessage) {
   }
 }
 
+// A header is worth reading even when the data behind it is not all there.
+TEST(Safetensors, ReadsTheHeaderOfADamagedFile) {
+  const std::string whole =
+      make_file(R"({"b":{"dtype":"U8","shape":[6],"data_offsets":[4,10]},"a":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", 10);
+  for (const int change : {0, -1, -8, 3}) {
+    std::string file = whole;
+    file.resize(static_cast<std::size_t>(static_cast<int>(whole.size()) + change));
+    const Result<SafetensorsHeader> header = parse_safetensors_header(std::as_bytes(std::span(file.data(), file.size())), "m");
+    ASSERT_TRUE(header.ok()) << header.error().what;
+    EXPECT_EQ(header->layout.ok(), change == 0);
+    EXPECT_EQ(header->file_bytes, static_cast<std::int64_t>(file.size()));
+    EXPECT_EQ(header->expected_bytes, static_cast<std::int64_t>(whole.size()));
+    ASSERT_EQ(header->content.tensors.size(), 2u);
+    EXPECT_EQ(header->content.tensors[1].name, "b");
+    EXPECT_EQ(header->content.tensors[1].file_offset, header->data_offset + 4);
+    EXPECT_TRUE(header->content.tensors[1].tensor.empty());
+  }
+  // Offsets beyond what any file can have.
+  const std::string absurd = make_file(R"({"a":{"dtype":"U8","shape":[9223372036854775800],"data_offsets":[0,9223372036854775800]}})", 1);
+  EXPECT_FALSE(parse_safetensors_header(std::as_bytes(std::span(absurd.data(), absurd.size())), "m").ok());
+}
+
 TEST(Safetensors, WritesWhatItReads) {
   const ScratchFolder scratch;
   float values[3] = {1, 2, 3};

@@ -104,9 +104,9 @@ class Look {
     facts_.invalid_value = std::isnan(value) ? "NaN" : fmt::format("{}", value);
   }
 
-  // The weights under scales of zero: where they are zero as well, nothing is lost.
+  // The weights under scales of zero: where they are zero as well, nothing is lost. In a tensor full of zeros the first ones tell.
   void look_below(const std::vector<std::int64_t>& zeros) {
-    constexpr std::size_t kMost = 1024;  // of a tensor full of zeros
+    constexpr std::size_t kMost = 16;
     const LintTensor* data = module_.data();
     if (data == nullptr || !data->whole) return;
     for (std::size_t i = 0; i < std::min(zeros.size(), kMost); ++i) {
@@ -151,9 +151,9 @@ class Look {
   bool looks_zero(const LintTensor& data) {
     const std::int64_t count = std::min(piece_, kDataPiece);
     if (!is_zero(data, place_in(data, count, 1), count)) return false;
-    constexpr std::int64_t kPlaces = 8;
+    constexpr std::int64_t kPlaces = 8;  // small ones: a file full of zeros must not cost more than one that is not
     for (std::int64_t i = 0; i < kPlaces; ++i) {
-      if (!is_zero(data, (data.bytes - count) * i / (kPlaces - 1), count)) return false;
+      if (!is_zero(data, (data.bytes - kSmallestPiece) * i / (kPlaces - 1), kSmallestPiece)) return false;
     }
     return true;
   }

@@ -80,7 +80,7 @@ void compare_lists(const LintInput& input, const QuantMetadata& config, const Qu
   report.add("quant-config-conflict",
              {"lists of unquantised modules",
               fmt::format(
-                  "{} modules are in one list and not in the other, the first is '{}', which is {}; only hf_quant_config.json has {}; only "
+                  "modules in one list and not in the other: {}, the first is '{}', which is {}; only hf_quant_config.json has {}; only "
                   "config.json has {}",
                   differing, first->name, storage_name(first->storage), in_hf.empty() ? "nothing" : in_hf,
                   in_config.empty() ? "nothing" : in_config)});
