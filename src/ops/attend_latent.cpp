@@ -18,7 +18,7 @@ Status check(const AttendLatentArgs& args) {
     TRY(expect_tensor(op, "selection.counts", args.selection.counts, DType::i32, {tokens}));
     TRY(expect_tensor(op, "selection.positions", args.selection.positions, DType::i32, {tokens, args.selection.positions.dim(1)}));
   }
-  return expect_that(args.cache.row_elements == args.q.dim(2), op, "a cache row must hold latent + rope elements");
+  return expect_cache(op, args.cache, args.q.dim(2), "a cache row must hold latent + rope elements");
 }
 
 Cost cost(const AttendLatentArgs& args) {

@@ -30,7 +30,7 @@ struct AttendCase {
         latent(latent_),
         rope(rope_),
         tokens(tokens_),
-        cache(dtype, latent + rope, contexts, random),
+        cache(dtype, latent + rope, latent, contexts, random),
         places(tokens, cache),
         q({count(), heads, latent + rope}, random.floats(count() * heads * (latent + rope))),
         y(DType::f32, {count(), heads, latent}),
@@ -91,14 +91,14 @@ std::vector<TokenCase> some_tokens(const std::vector<std::int64_t>& contexts, st
 }
 
 AttendCase some_attend_case(Random& random) {
-  const auto latent = random.one_of<std::int64_t>({8, 32, 40, 512});
+  const auto latent = random.one_of<std::int64_t>({8, 32, 40, 160, 512});
   const std::vector<std::int64_t> lengths = {1, 63, 64, 65, 200, 700};
   std::vector<std::int64_t> contexts;
   for (std::int64_t i = random.below(3); i >= 0; --i) contexts.push_back(random.one_of(lengths));
   // Enough keys for more than the least number a piece has, now and then.
   if (latent < 512 && random.below(4) == 0) contexts.push_back(random.one_of<std::int64_t>({1100, 9000}));
   AttendCase c(random.one_of<std::int64_t>({1, 3, 8, 16, 17, 40}), latent, random.one_of<std::int64_t>({2, 16, 64}),
-               random.one_of<DType>({DType::f32, DType::bf16}), random.one_of<std::int64_t>({0, 0, 1, 7, 64, 600}), contexts,
+               random.one_of(kCacheDTypes), random.one_of<std::int64_t>({0, 0, 1, 7, 64, 600}), contexts,
                some_tokens(contexts, random.one_of<std::int64_t>({1, 2, 5, 11}), random), random);
   // From nearly even weights to few that matter.
   const float sharpness = random.one_of<float>({1.0f, 6.0f, 20.0f});
@@ -192,7 +192,7 @@ TEST(AttendLatent, ATokenIsTheSameAloneAndInCompany) {
 TEST(AttendLatent, ThePublishedShape) {
   Random random(3);
   const std::vector<std::int64_t> contexts = {2500};
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : kCacheDTypes) {
     const AttendCase c(64, 512, 64, dtype, 2048, contexts, {{0, 2499}, {0, 2300}}, random);
     reference(c.args());
     const std::vector<float> expected = values_of(*c.y);
@@ -223,6 +223,49 @@ TEST(AttendLatent, AZeroQueryGivesTheAverageOfTheRows) {
         for (std::size_t i = 0; i < expected.size(); ++i) {
           ASSERT_NEAR(c.y->f32()[i], expected[i], 4 * kUlp * std::fabs(expected[i]) + 1e-11) << "element " << i;
         }
+      }
+    });
+  }
+}
+
+// A token that attends to one key gets that key's row: shows how every code of a quantised row is read.
+TEST(AttendLatent, OneKeyGivesItsRow) {
+  Random random(9);
+  for (const std::int64_t latent : {32, 160, 254}) {
+    AttendCase c(3, latent, 6, DType::f8_e4m3, 0, {1}, {{0, 0}}, random);
+    std::fill_n(c.q->f32(), c.q->shape.elements(), 0.0f);
+    std::byte* row = (*c.cache).row(c.cache.pages(0), 0);
+    const std::vector<float> scales = {3.0f, 0x1.8p-20f};  // exact products, so that nothing rounds
+    std::memcpy(row + (*c.cache).scales_offset_bytes(), scales.data(), latent > kCacheBlock ? 8 : 4);
+    for (int first = 0; first < 256; first += static_cast<int>(latent)) {
+      std::vector<float> expected;
+      for (int i = 0; i < latent; ++i) {
+        int code = (first + i) % 256;
+        if (code % 128 == 127) code = 0;  // NaN
+        row[i] = static_cast<std::byte>(code);
+        expected.push_back(e4m3_to_f32(static_cast<std::uint8_t>(code)) * scales[i < kCacheBlock ? 0 : 1]);
+      }
+      for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+        run_kernel(kernel, c.args(), 1);
+        for (int i = 0; i < 3 * latent; ++i) ASSERT_EQ(c.y->f32()[i], expected[static_cast<std::size_t>(i % latent)]) << "element " << i;
+      });
+    }
+  }
+}
+
+TEST(AttendLatent, ABadElementOfAQuantisedRowIsSeen) {
+  Random random(10);
+  for (const int bad : {0, 31, 40, 150, 159, 160, 175}) {  // whole chunks, the last, and the part that is not quantised
+    AttendCase c(17, 160, 16, DType::f8_e4m3, 0, {130}, {{0, 129}, {0, 5}}, random);
+    std::vector<float> row = c.cache.row(0, 77);
+    row[static_cast<std::size_t>(bad)] = bad < 160 ? -std::numeric_limits<float>::infinity() : kNan;
+    c.cache.set_row(0, 77, row);
+    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+      run_kernel(kernel, c.args(), 2);
+      for (std::int64_t head = 0; head < 34; ++head) {
+        const float* y = c.y->f32() + head * 160;
+        const double sum = std::accumulate(y, y + 160, 0.0);
+        EXPECT_EQ(std::isfinite(sum), head >= 17) << "element " << bad << " head " << head;
       }
     });
   }
@@ -327,7 +370,7 @@ struct IndexCase {
         dim(dim_),
         top_k(top_k_),
         tokens(tokens_),
-        cache(dtype, dim, contexts, random),
+        cache(dtype, dim, dim, contexts, random),
         places(tokens, cache),
         q({count(), heads, dim}, random.floats(count() * heads * dim)),
         weights({count(), heads}, random.floats(count() * heads)),
@@ -382,8 +425,8 @@ IndexCase some_index_case(Numbers numbers, Random& random) {
   std::vector<std::int64_t> contexts;
   for (std::int64_t i = random.below(3); i >= 0; --i) contexts.push_back(random.one_of(lengths));
   return {random.one_of<std::int64_t>({1, 3, 8, 16, 17, 32}),
-          random.one_of<std::int64_t>({2, 8, 16, 40, 128}),
-          random.one_of<DType>({DType::f32, DType::bf16}),
+          random.one_of<std::int64_t>({2, 8, 16, 32, 40, 64, 128, 144}),
+          random.one_of(kCacheDTypes),
           random.one_of<std::int64_t>({1, 2, 16, 63, 64, 199, 200, 300}),
           contexts,
           some_tokens(contexts, random.one_of<std::int64_t>({1, 2, 9, 20}), random),

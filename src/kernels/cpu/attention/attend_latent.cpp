@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/attention/attend_piece.h"
+#include "kernels/cpu/supports.h"
 
 namespace reckoner {
 namespace {
@@ -166,14 +167,6 @@ void run(const AttendLatentArgs& args, Lane& lane, const AttendFunctions& isa) {
 
 std::int64_t workspace_bytes(const AttendLatentArgs& args, int threads) {
   return plan(args, threads).total * static_cast<std::int64_t>(sizeof(float));
-}
-
-Support needs_avx2(const Key&, const DeviceInfo& device) {
-  return device.avx2 ? Support{} : Support{.yes = false, .reason = "needs AVX2 and FMA"};
-}
-
-Support needs_avx512(const Key&, const DeviceInfo& device) {
-  return device.avx512 ? Support{} : Support{.yes = false, .reason = "needs AVX-512 F, BW, DQ and VL"};
 }
 
 }  // namespace

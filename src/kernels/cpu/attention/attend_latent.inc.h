@@ -13,7 +13,7 @@ constexpr int kTileHeads = kVectors == 1 ? 16 : 4;
 void pack_block(const AttendPiece& piece, std::int64_t first, std::int64_t count) {
   for (std::int64_t key = 0; key < count; ++key) {
     const std::int64_t position = piece.positions != nullptr ? piece.positions[first + key] : first + key;
-    pack_row(piece.rows, piece.rows.row(piece.pages, position), piece.packed + key * kChunk);
+    pack_row(piece.rows, {.first = 0, .width = piece.rows.width}, piece.rows.row(piece.pages, position), piece.packed + key * kChunk);
   }
   pack_padding(piece.rows.width, count, piece.packed);
 }

@@ -12,8 +12,11 @@ struct CacheRows {
   const std::byte* first = nullptr;  // this kind of row in page 0
   std::int64_t page_bytes = 0;
   std::int64_t row_bytes = 0;
-  std::int64_t width = 0;  // elements of a row
-  bool bf16 = false;
+  std::int64_t width = 0;      // elements of a row
+  std::int64_t quantised = 0;  // the first of them, as E4M3 with a scale for each kCacheBlock
+  std::int64_t scales_offset_bytes = 0;
+  std::int64_t plain_offset_bytes = 0;  // of the elements after those
+  bool bf16 = false;                    // those elements; otherwise f32
 
   [[gnu::always_inline]] const std::byte* row(const std::int32_t* pages, std::int64_t position) const {
     return first + pages[position / kPageTokens] * page_bytes + position % kPageTokens * row_bytes;
@@ -21,12 +24,14 @@ struct CacheRows {
 };
 
 inline CacheRows cache_rows(const CacheView& cache) {
-  CHECK(cache.dtype == DType::f32 || cache.dtype == DType::bf16, "a cache holds f32 or bf16");
   return {.first = cache.base + cache.offset_bytes,
           .page_bytes = cache.page_bytes,
           .row_bytes = cache.row_bytes(),
           .width = cache.row_elements,
-          .bf16 = cache.dtype == DType::bf16};
+          .quantised = cache.quantised(),
+          .scales_offset_bytes = cache.scales_offset_bytes(),
+          .plain_offset_bytes = cache.plain_offset_bytes(),
+          .bf16 = cache.dtype != DType::f32};
 }
 
 // Both attention kernels multiply a block of cache rows with a panel of heads: the query is laid out [dim][kHeadLanes] (heads along the

@@ -24,6 +24,8 @@ struct RowFunctions {
   void (*rotate)(float* x, const Rotation& rotation);
   // y[width] as BF16, equal to f32_to_bf16().
   void (*round_to_bf16)(const float* x, std::int64_t width, std::uint16_t* y);
+  // codes[width] of a block of a quantised cache row, equal to write_row(); returns its scale.
+  float (*quantise)(const float* x, std::int64_t width, std::uint8_t* codes);
   // y[width] = gate / (1 + exp(-gate)) * up; y may be gate.
   void (*silu_mul)(const float* gate, const float* up, std::int64_t width, float* y);
   // y[width] = shared (or 0) + sum of weights[k] * rows[k] in the order of k; rows[k] = rows + slots[k] * stride. y may be shared.

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/cpu/rows/row_functions.h"
+#include "kernels/cpu/supports.h"
 
 namespace reckoner {
 namespace {
@@ -60,11 +61,17 @@ void run(const RopeHeadsArgs& args, Lane& lane, const RowFunctions& isa) {
 // Writes row[width] to the cache.
 void write(const CacheView& cache, const TokenPlaces& places, std::int64_t token, const float* row, const RowFunctions& isa) {
   std::byte* at = cache.row(places.pages[static_cast<std::size_t>(token)], places.positions.i32()[token]);
-  if (cache.dtype == DType::bf16) {
-    isa.round_to_bf16(row, cache.row_elements, reinterpret_cast<std::uint16_t*>(at));
-  } else {
+  if (cache.dtype == DType::f32) {
     std::copy_n(row, cache.row_elements, reinterpret_cast<float*>(at));
+    return;
   }
+  const std::int64_t quantised = cache.quantised();
+  auto* scales = reinterpret_cast<float*>(at + cache.scales_offset_bytes());
+  for (std::int64_t first = 0; first < quantised; first += kCacheBlock) {
+    scales[first / kCacheBlock] =
+        isa.quantise(row + first, std::min(kCacheBlock, quantised - first), reinterpret_cast<std::uint8_t*>(at) + first);
+  }
+  isa.round_to_bf16(row + quantised, cache.row_elements - quantised, reinterpret_cast<std::uint16_t*>(at + cache.plain_offset_bytes()));
 }
 
 // A row of floats for each thread, so that rows of two threads do not share a cache line.
@@ -127,14 +134,6 @@ std::int64_t workspace_bytes(const Args& args, int threads) {
   if constexpr (std::is_same_v<Args, StoreLatentArgs>) width = args.kv.dim(1);
   if constexpr (std::is_same_v<Args, StoreIndexKeyArgs>) width = args.k.dim(1);
   return threads * row_floats(width) * static_cast<std::int64_t>(sizeof(float));
-}
-
-Support needs_avx2(const Key&, const DeviceInfo& device) {
-  return device.avx2 ? Support{} : Support{.yes = false, .reason = "needs AVX2 and FMA"};
-}
-
-Support needs_avx512(const Key&, const DeviceInfo& device) {
-  return device.avx512 ? Support{} : Support{.yes = false, .reason = "needs AVX-512 F, BW, DQ and VL"};
 }
 
 // The two kernels of an op, best first.
