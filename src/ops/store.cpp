@@ -87,4 +87,23 @@ void reference(const StoreIndexKeyArgs& args) {
   }
 }
 
+Status check(const StoreRowsArgs& args) {
+  constexpr std::string_view op = StoreRowsArgs::kName;
+  TRY(expect_that(args.x.shape.rank() == 2, op, "x must be [tokens, width]"));
+  TRY(expect_tensor(op, "x", args.x, DType::f32, args.x.shape));
+  TRY(expect_cache(op, args.cache, args.x.dim(1), "a cache row must be as wide as x"));
+  return check_places(op, args.places, args.x.dim(0));
+}
+
+Cost cost(const StoreRowsArgs& args) {
+  return {.bytes = static_cast<double>(args.x.bytes() + args.x.dim(0) * args.cache.row_bytes()), .multiply_adds = 0};
+}
+
+void reference(const StoreRowsArgs& args) {
+  for (std::int64_t token = 0; token < args.x.dim(0); ++token) {
+    std::byte* at = args.cache.row(args.places.pages[static_cast<std::size_t>(token)], args.places.positions.i32()[token]);
+    write_row(args.cache, at, args.x.f32() + token * args.x.dim(1));
+  }
+}
+
 }  // namespace reckoner

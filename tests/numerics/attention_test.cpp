@@ -2,13 +2,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "cases_cache.h"
+#include "cases_attend.h"
 
 namespace reckoner {
 namespace {
-
-constexpr double kUlp = 0x1p-24;  // what rounding a float loses at most, relative
-const float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // ---- attend_latent ----
 
@@ -79,17 +76,6 @@ struct AttendCase {
   }
 };
 
-std::vector<TokenCase> some_tokens(const std::vector<std::int64_t>& contexts, std::int64_t count, Random& random) {
-  std::vector<TokenCase> tokens;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t sequence = random.below(std::ssize(contexts));
-    const std::int64_t context = contexts[static_cast<std::size_t>(sequence)];
-    // The last position of a sequence as often as any other.
-    tokens.push_back({sequence, random.below(2) == 0 ? context - 1 : random.below(context)});
-  }
-  return tokens;
-}
-
 AttendCase some_attend_case(Random& random) {
   const auto latent = random.one_of<std::int64_t>({8, 32, 40, 160, 512});
   const std::vector<std::int64_t> lengths = {1, 63, 64, 65, 200, 700};
@@ -106,34 +92,12 @@ AttendCase some_attend_case(Random& random) {
   return c;
 }
 
-// Bound on the error of one head's y, first order with a factor 2 over all. A score is a float sum of `width` products of a query that
-// was scaled first: off by (width + 3) ulp of scale * sum |q k|. Its distance to the largest score is rounded once more: so
-//   d = (width + 3) ulp * max_s sum |q k| scale * 2 + ulp * (spread of the scores).
-// exp adds 4 ulp. Each block of 64 keys and each piece rescales what came before, once for the sum and once for y: another exp of a
-// rounded difference, at most d + 5 ulp each; the differences telescope, so d is paid once and 5 ulp per rescaling. The weights p / sum p
-// are then off by 2 (d + rescalings * 5 ulp) relative, y by that times max |row|, plus keys * ulp for its own sum; and the normalised sum.
 double attend_bound(const AttendCase& c, std::int64_t token, std::int64_t head) {
-  const std::int64_t width = c.latent + c.rope;
-  const float* q = c.q->f32() + (token * c.heads + head) * width;
-  const double scale = c.args().scale;
-  double magnitude = 0, low = 0, high = 0, largest = 0;
-  const std::vector<std::int64_t> keys = c.attended(token);
-  for (const std::int64_t position : keys) {
-    const std::vector<float> row = c.cache.row(c.tokens[static_cast<std::size_t>(token)].sequence, position);
-    double sum = 0, score = 0;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      score += scale * q[i] * row[i];
-      sum += std::fabs(scale * q[i] * row[i]);
-      largest = std::max(largest, std::fabs(static_cast<double>(row[i])));
-    }
-    magnitude = std::max(magnitude, sum);
-    low = std::min(low, score);
-    high = std::max(high, score);
+  std::vector<std::vector<float>> rows;
+  for (const std::int64_t position : c.attended(token)) {
+    rows.push_back(c.cache.row(c.tokens[static_cast<std::size_t>(token)].sequence, position));
   }
-  const auto count = static_cast<double>(keys.size());
-  const double d = kUlp * (2 * static_cast<double>(width + 3) * magnitude + (high - low));
-  const double relative = 2 * (d + kUlp * (4 + 5 * (count / 64 + 16))) + 2 * count * kUlp + 4 * kUlp;
-  return 2 * std::expm1(relative) * largest;
+  return attend_head_bound(c.q->f32() + (token * c.heads + head) * (c.latent + c.rope), rows, rows, c.args().scale);
 }
 
 void expect_attend_close(const AttendCase& c, const std::vector<float>& expected) {
@@ -151,8 +115,6 @@ void expect_attend_close(const AttendCase& c, const std::vector<float>& expected
   }
   EXPECT_TRUE(c.y.untouched_around());
 }
-
-std::vector<float> values_of(const Tensor& tensor) { return {tensor.f32(), tensor.f32() + tensor.shape.elements()}; }
 
 std::string describe(const AttendCase& c) {
   return c.q->shape.to_string() + " latent " + std::to_string(c.latent) + " top_k " + std::to_string(c.top_k) + " max_context " +
@@ -258,7 +220,7 @@ TEST(AttendLatent, ABadElementOfAQuantisedRowIsSeen) {
   for (const int bad : {0, 31, 40, 150, 159, 160, 175}) {  // whole chunks, the last, and the part that is not quantised
     AttendCase c(17, 160, 16, DType::f8_e4m3, 0, {130}, {{0, 129}, {0, 5}}, random);
     std::vector<float> row = c.cache.row(0, 77);
-    row[static_cast<std::size_t>(bad)] = bad < 160 ? -std::numeric_limits<float>::infinity() : kNan;
+    row[static_cast<std::size_t>(bad)] = bad < 160 ? -kInfinity : kNan;
     c.cache.set_row(0, 77, row);
     for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
       run_kernel(kernel, c.args(), 2);

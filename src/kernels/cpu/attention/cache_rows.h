@@ -23,6 +23,12 @@ struct CacheRows {
   }
 };
 
+// Elements [first, first + width) of every row.
+struct Window {
+  std::int64_t first = 0;
+  std::int64_t width = 0;
+};
+
 inline CacheRows cache_rows(const CacheView& cache) {
   return {.first = cache.base + cache.offset_bytes,
           .page_bytes = cache.page_bytes,
@@ -34,7 +40,7 @@ inline CacheRows cache_rows(const CacheView& cache) {
           .bf16 = cache.dtype != DType::f32};
 }
 
-// Both attention kernels multiply a block of cache rows with a panel of heads: the query is laid out [dim][kHeadLanes] (heads along the
+// All attention kernels multiply a block of cache rows with a panel of heads: the query is laid out [dim][kHeadLanes] (heads along the
 // vector), the cache rows as [dim / kChunk][key][kChunk] floats, so that one element of a row is broadcast against 16 heads. Nothing is
 // summed across a vector, each (key, head) sum runs over dim in order whatever stands beside it, and any dim works (filled up with zeros).
 inline constexpr std::int64_t kHeadLanes = 16;

@@ -1,4 +1,4 @@
-// What attend_latent and index_select share: packing cache rows, and the product of packed rows with a panel of heads.
+// What attention and index_select share: packing cache rows, and the product of packed rows with a panel of heads.
 // The layouts are explained in cache_rows.h.
 #pragma once
 
@@ -12,15 +12,10 @@ inline constexpr int kVectors = static_cast<int>(kHeadLanes / F32::kWidth);
 inline constexpr int kTileKeys = kVectors == 1 ? 16 : 4;
 inline constexpr int kLane = static_cast<int>(F32::kWidth);
 
-// Some elements of every row: those that one group of heads reads.
-struct Window {
-  std::int64_t first = 0;
-  std::int64_t width = 0;
-};
-
 // Packs `count` <= kChunk elements from element `first` on, of any mixture of storages. What a row does not keep as codes is zero among
 // the codes, and the other way round: the sum of both is the one that is there.
-RECKONER_INLINE void pack_part(const CacheRows& rows, const std::byte* row, std::int64_t first, std::int64_t count, float* packed) {
+[[gnu::noinline]] inline void pack_part(const CacheRows& rows, const std::byte* row, std::int64_t first, std::int64_t count,
+                                        float* packed) {
   std::byte codes[kChunk] = {};
   float scales[kChunk] = {};
   std::uint16_t halves[kChunk] = {};

@@ -16,6 +16,8 @@ struct Rotation {
 struct RowFunctions {
   // x[width] += add[width] when that is given; returns the sum of squares of x, not finite whenever an element is not.
   float (*add_and_square)(float* x, const float* add, std::int64_t width);
+  // x[width] += add[width]
+  void (*add)(float* x, const float* add, std::int64_t width);
   // y[width] = x * factor * weight; y may be x.
   void (*scale)(const float* x, float factor, const float* weight, std::int64_t width, float* y);
   // y[width] = (x - mean) / sqrt(variance + epsilon) * weight + bias

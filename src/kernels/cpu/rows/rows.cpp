@@ -105,6 +105,17 @@ void run(const StoreIndexKeyArgs& args, Lane& lane, const RowFunctions& isa) {
   });
 }
 
+void run(const StoreRowsArgs& args, Lane& lane, const RowFunctions& isa) {
+  const std::int64_t width = args.x.dim(1);
+  for_rows(lane.pool, args.x.dim(0), width,
+           [&](std::int64_t token, int) { write(args.cache, args.places, token, args.x.f32() + token * width, isa); });
+}
+
+void run(const AddBiasArgs& args, Lane& lane, const RowFunctions& isa) {
+  const std::int64_t width = args.x.dim(1);
+  for_rows(lane.pool, args.x.dim(0), width, [&](std::int64_t row, int) { isa.add(args.x.f32() + row * width, args.bias.f32(), width); });
+}
+
 void run(const SiluMulArgs& args, Lane& lane, const RowFunctions& isa) {
   const std::int64_t elements = args.y.shape.elements();
   lane.pool.parallel_for((elements + kItemFloats - 1) / kItemFloats, [&](std::int64_t item, int) {
@@ -156,6 +167,8 @@ std::vector<Kernel<StoreLatentArgs>> store_latent_kernels() { return kernels<Sto
 std::vector<Kernel<StoreIndexKeyArgs>> store_index_key_kernels() {
   return kernels<StoreIndexKeyArgs>("store_index_key.avx512", "store_index_key.avx2");
 }
+std::vector<Kernel<StoreRowsArgs>> store_rows_kernels() { return kernels<StoreRowsArgs>("store_rows.avx512", "store_rows.avx2"); }
+std::vector<Kernel<AddBiasArgs>> add_bias_kernels() { return kernels<AddBiasArgs>("add_bias.avx512", "add_bias.avx2"); }
 std::vector<Kernel<SiluMulArgs>> silu_mul_kernels() { return kernels<SiluMulArgs>("silu_mul.avx512", "silu_mul.avx2"); }
 std::vector<Kernel<CombineArgs>> combine_kernels() { return kernels<CombineArgs>("combine.avx512", "combine.avx2"); }
 

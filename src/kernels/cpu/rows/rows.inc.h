@@ -45,6 +45,10 @@ float add_and_square(float* x, const float* add, std::int64_t width) {
   return sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
+void add(float* x, const float* more, std::int64_t width) {
+  for_pieces(width, [&](std::int64_t i, std::int64_t n) { store_some(x + i, load_some(x + i, n) + load_some(more + i, n), n); });
+}
+
 void scale(const float* x, float factor, const float* weight, std::int64_t width, float* y) {
   const F32 all = broadcast(factor);
   for_pieces(width, [&](std::int64_t i, std::int64_t n) { store_some(y + i, load_some(x + i, n) * all * load_some(weight + i, n), n); });
@@ -213,6 +217,7 @@ void combine(const float* rows, std::int64_t stride, const std::int32_t* slots, 
 
 RowFunctions row_functions() {
   return {.add_and_square = add_and_square,
+          .add = add,
           .scale = scale,
           .layer_norm = layer_norm,
           .rotate = rotate,
