@@ -58,6 +58,10 @@ std::vector<std::int64_t> chunks_for(const ReferenceCase& reference, std::vector
 }
 
 Result<int> verify_model(const VerifyOptions& options, Console& console) {
+  if (options.machine.cache_type == "bf16" && options.machine.precision == "exact") {
+    return Error{"--kv-cache-dtype bf16: exact is held to bounds that only a float cache keeps",
+                 "add --precision fast, whose cache is BF16 anyway, or leave the cache as it is"};
+  }
   const Session session = TRY(open_session(options.model, options.machine, console));
   const std::vector<ReferenceCase> cases = TRY(read_reference(options.reference, session.model->config));
   const double load_s = TRY(load_weights(session, console));
