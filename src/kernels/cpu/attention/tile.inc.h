@@ -39,23 +39,33 @@ inline constexpr int kLane = static_cast<int>(F32::kWidth);
 
 // Writes a window of one row to packed[chunk][.][kChunk] (`packed` stands at the row's place in chunk 0), filled up with zeros.
 RECKONER_INLINE void pack_row(const CacheRows& rows, const Window& window, const std::byte* row, float* packed) {
-  const std::byte* plain = row + rows.plain_offset_bytes;
-  for (std::int64_t done = 0; done < window.width; done += kChunk, packed += kChunkStride) {
-    const std::int64_t first = window.first + done;
-    const std::int64_t count = window.width - done < kChunk ? window.width - done : kChunk;
-    if (count < kChunk || (first < rows.quantised && (first + kChunk > rows.quantised || first % kChunk != 0))) {
-      pack_part(rows, row, first, count, packed);
-    } else if (first < rows.quantised) {  // a multiple of kChunk: in one block
+  std::int64_t element = window.first;
+  std::int64_t chunks = window.width / kChunk;  // whole ones, from `element` on
+  if (element < rows.quantised) {
+    const bool aligned = element % kChunk == 0;  // then no chunk reaches over two blocks
+    for (; chunks > 0 && element < rows.quantised; --chunks, element += kChunk, packed += kChunkStride) {
+      if (!aligned || element + kChunk > rows.quantised) {
+        pack_part(rows, row, element, kChunk, packed);
+        continue;
+      }
       float scale;
-      __builtin_memcpy(&scale, row + rows.scales_offset_bytes + first / kCacheBlock * 4, sizeof(scale));
-      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load_e4m3(row + first + i) * broadcast(scale));
-    } else if (rows.bf16) {
-      const auto* halves = reinterpret_cast<const std::uint16_t*>(plain) + (first - rows.quantised);
-      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load_bf16(halves + i));
-    } else {
-      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load(reinterpret_cast<const float*>(plain) + first + i));
+      __builtin_memcpy(&scale, row + rows.scales_offset_bytes + element / kCacheBlock * 4, sizeof(scale));
+      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load_e4m3(row + element + i) * broadcast(scale));
     }
   }
+  const std::byte* plain = row + rows.plain_offset_bytes;
+  if (rows.bf16) {
+    const auto* halves = reinterpret_cast<const std::uint16_t*>(plain);
+    for (; chunks > 0; --chunks, element += kChunk, packed += kChunkStride) {
+      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load_bf16(halves + (element - rows.quantised) + i));
+    }
+  } else {
+    const auto* floats = reinterpret_cast<const float*>(plain);
+    for (; chunks > 0; --chunks, element += kChunk, packed += kChunkStride) {
+      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load(floats + element + i));
+    }
+  }
+  if (window.width % kChunk != 0) pack_part(rows, row, element, window.width % kChunk, packed);
 }
 
 // Rows [count, next multiple of the tile) become zeros, so that a tile never reads what nobody wrote.

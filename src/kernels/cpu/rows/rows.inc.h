@@ -158,6 +158,9 @@ void round_to_bf16(const float* x, std::int64_t width, std::uint16_t* y) {
   }
 }
 
+// All bits where the condition holds. The compiler would make a jump of some selections, and no vectors of a loop with a jump.
+RECKONER_INLINE std::uint32_t mask_of(bool condition) { return 0u - static_cast<std::uint32_t>(condition); }
+
 // Both loops become vectors as well.
 float quantise(const float* x, std::int64_t width, std::uint8_t* codes) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
@@ -166,7 +169,7 @@ float quantise(const float* x, std::int64_t width, std::uint8_t* codes) {
     std::uint32_t magnitude;
     __builtin_memcpy(&magnitude, x + i, sizeof(magnitude));
     magnitude &= 0x7fffffffu;
-    magnitude = magnitude < kInfinity ? magnitude : 0;
+    magnitude &= mask_of(magnitude < kInfinity);
     largest_bits = magnitude > largest_bits ? magnitude : largest_bits;
   }
   float scale;
@@ -176,11 +179,11 @@ float quantise(const float* x, std::int64_t width, std::uint8_t* codes) {
   for (std::int64_t i = 0; i < width; ++i) {
     std::uint32_t bits;
     __builtin_memcpy(&bits, x + i, sizeof(bits));
-    const bool finite = (bits & 0x7fffffffu) < kInfinity;
+    const std::uint32_t finite = mask_of((bits & 0x7fffffffu) < kInfinity);
     const float magnitude = __builtin_fabsf(x[i] / scale);
     std::uint32_t rounded;
     __builtin_memcpy(&rounded, &magnitude, sizeof(rounded));
-    const bool normal = rounded >= 0x3c800000u;  // 2^-6
+    const std::uint32_t normal = mask_of(rounded >= 0x3c800000u);  // 2^-6
     // Normal numbers: three bits of mantissa remain, and the bias of the exponent becomes 7. The others count steps of 2^-9, which is
     // where the last bit of a float from 2^14 on stands.
     rounded = ((rounded + 0x7ffffu + ((rounded >> 20) & 1u)) >> 20) - ((127u - 7u) << 3);
@@ -188,10 +191,10 @@ float quantise(const float* x, std::int64_t width, std::uint8_t* codes) {
     std::uint32_t steps;
     __builtin_memcpy(&steps, &shifted, sizeof(steps));
     steps &= 0xffu;
-    std::uint32_t code = normal ? rounded : steps;
+    std::uint32_t code = (rounded & normal) | (steps & ~normal);
     code = code < 0x7eu ? code : 0x7eu;
     code |= (bits >> 24) & 0x80u;
-    codes[i] = static_cast<std::uint8_t>(finite ? code : 0x7fu);
+    codes[i] = static_cast<std::uint8_t>((code & finite) | (0x7fu & ~finite));
   }
   return scale;
 }
