@@ -140,7 +140,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecial
   const InBridge in_bridge;
   ReckonerTextIds ids{};
   ReckonerTextBytes error{};
-  const int add = add_special_tokens == AddSpecialTokens::kYes ? 1 : 0;
+  const int add = add_special_tokens == AddSpecialTokens::yes ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_encode(handle_.get(), slice(text), add, &ids, &error);
   if (code != RECKONER_TEXT_OK) return failure(code, error);
   std::vector<TokenId> copy(ids.data, ids.data + ids.count);
@@ -152,7 +152,7 @@ Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, SpecialToken
   const InBridge in_bridge;
   ReckonerTextBytes text{};
   ReckonerTextBytes error{};
-  const int skip = special_tokens == SpecialTokens::kSkip ? 1 : 0;
+  const int skip = special_tokens == SpecialTokens::skip ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_decode(handle_.get(), ids.data(), ids.size(), skip, &text, &error);
   if (code != RECKONER_TEXT_OK) return failure(code, error);
   return take(text);
@@ -190,7 +190,7 @@ Result<std::string> Tokenizer::apply_chat_template(const ChatPrompt& prompt) con
   const ReckonerTextPrompt request{.messages_json = slice(prompt.messages_json),
                                    .tools_json = slice(prompt.tools_json),
                                    .kwargs_json = slice(prompt.kwargs_json),
-                                   .add_generation_prompt = prompt.generation_prompt == GenerationPrompt::kAdd ? 1 : 0};
+                                   .add_generation_prompt = prompt.generation_prompt == GenerationPrompt::add ? 1 : 0};
   const InBridge in_bridge;
   ReckonerTextBytes text{};
   ReckonerTextBytes error{};
@@ -205,7 +205,7 @@ Result<TextStream> TextStream::open(const Tokenizer& tokenizer, const TextStream
   const InBridge in_bridge;
   ReckonerTextStream* handle = nullptr;
   ReckonerTextBytes error{};
-  const int skip = options.special_tokens == SpecialTokens::kSkip ? 1 : 0;
+  const int skip = options.special_tokens == SpecialTokens::skip ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_open_stream(tokenizer.handle_.get(), stops.data(), stops.size(), skip, &handle, &error);
   if (code != RECKONER_TEXT_OK) return failure(code, error);
   return TextStream(handle);

@@ -23,20 +23,20 @@ using TokenId = std::uint32_t;
 
 // Whether encode() adds what the tokenizer puts around a text, e.g. a beginning-of-text token. A rendered chat template
 // has its special tokens already.
-enum class AddSpecialTokens { kNo, kYes };
+enum class AddSpecialTokens { no, yes };
 
 // Whether decoded text leaves out tokens such as <|user|>.
-enum class SpecialTokens { kSkip, kKeep };
+enum class SpecialTokens { skip, keep };
 
 // Whether the prompt ends with the opening of the assistant's next message.
-enum class GenerationPrompt { kNone, kAdd };
+enum class GenerationPrompt { none, add };
 
 // What a chat template is given. The order of keys in the JSON texts is the order in which the template sees them.
 struct ChatPrompt {
   std::string messages_json;     // array of messages as in OpenAI's chat API
   std::string tools_json = {};   // array of tools as in OpenAI's chat API; empty, "null" or "[]": none
   std::string kwargs_json = {};  // object: further variables of the template, e.g. {"enable_thinking": false}; may be empty
-  GenerationPrompt generation_prompt = GenerationPrompt::kAdd;
+  GenerationPrompt generation_prompt = GenerationPrompt::add;
 };
 
 // The tokenizer and chat template of one model folder. Move-only; const functions may be called from any number of threads
@@ -53,11 +53,11 @@ class Tokenizer {
   static Result<Tokenizer> from_memory(std::string_view tokenizer_json, std::string_view chat_template = {});
 
   // Special tokens written in the text, e.g. "<|user|>", become their ids. Error: `text` is not UTF-8.
-  Result<std::vector<TokenId>> encode(std::string_view text, AddSpecialTokens add_special_tokens = AddSpecialTokens::kNo) const;
+  Result<std::vector<TokenId>> encode(std::string_view text, AddSpecialTokens add_special_tokens = AddSpecialTokens::no) const;
 
   // Bytes that are not UTF-8 become U+FFFD. Ids outside the vocabulary give no text in tokenizer.json vocabularies and an
   // error in tiktoken ones.
-  Result<std::string> decode(std::span<const TokenId> ids, SpecialTokens special_tokens = SpecialTokens::kKeep) const;
+  Result<std::string> decode(std::span<const TokenId> ids, SpecialTokens special_tokens = SpecialTokens::keep) const;
 
   // The bytes that `id` stands for on its own; they need not be whole characters. (A tiktoken vocabulary gives U+FFFD for
   // tokens that are no whole characters.) Error: no such id.
@@ -90,7 +90,7 @@ class Tokenizer {
 
 struct TextStreamOptions {
   std::vector<std::string> stop_strings = {};  // none empty
-  SpecialTokens special_tokens = SpecialTokens::kSkip;
+  SpecialTokens special_tokens = SpecialTokens::skip;
 };
 
 // What one step of a stream made final.
