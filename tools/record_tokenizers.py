@@ -3,7 +3,7 @@
 
   record_tokenizers.py kimi      trains tests/data/tokenizers/kimi/, and records its ids by tiktoken
   record_tokenizers.py deepseek  records the ids of DeepSeek-V3's own tokenizer.json by tokenizers
-  record_tokenizers.py template  records the texts of tests/data/tokenizers/templates.json by transformers
+  record_tokenizers.py template  records what transformers renders for template_cases.py
 
 Needs tiktoken and regex (kimi), tokenizers (deepseek), transformers and jinja2 (template). The files are written anew; each
 names the version of the library that it was recorded with.
@@ -220,6 +220,31 @@ def record_deepseek():
     recorded = cases(TEXTS | MORE_DEEPSEEK_TEXTS, encode)
     header = {"recorded_with": version("tokenizers"), "tokenizer": DEEPSEEK_PACKAGE}
     write_json(DATA / "deepseek_v3-ids.json", header | {"cases": recorded})
+
+
+def record_templates():
+    from template_cases import CASES, CHAT, TOOLS
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    recorded = []
+    for name, case in CASES.items():
+        template, given = (case, {}) if isinstance(case, str) else case
+        case = {"name": name, "template": template, "messages": CHAT, "tools": TOOLS, "kwargs": {}, "add_generation_prompt": True}
+        case |= given
+        try:
+            texts, _ = render_jinja_template(
+                conversations=[case["messages"]],
+                tools=case["tools"],
+                chat_template=template,
+                add_generation_prompt=case["add_generation_prompt"],
+                **case["kwargs"],
+            )
+            case["text"] = texts[0]
+        except Exception as error:  # whatever jinja2 raises: it is an error for a client
+            case["error"] = f"{type(error).__name__}: {error}"
+        recorded.append(case)
+    header = {"recorded_with": f"{version('transformers')}, {version('jinja2')}"}
+    write_json(DATA / "templates.json", header | {"cases": recorded})
 
 
 def main():

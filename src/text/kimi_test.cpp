@@ -153,6 +153,19 @@ TEST(KimiLoad, TheTemplateIsRendered) {
   EXPECT_EQ(kimi().prompt_format(), PromptFormat::none);
 }
 
+// Kimi-K2.5's program gives its template the tools as TypeScript.
+TEST(KimiLoad, KimiK25DeclaresToolsInTypeScript) {
+  const TemporaryFolder folder = kimi_with("chat_template.jinja", "{{ tools_ts_str if tools_ts_str is defined else tools | length }}");
+  const ChatPrompt prompt{.messages_json = "[]",
+                          .tools_json = R"([{"type":"function","function":{"name":"weather","parameters":)"
+                                        R"({"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}])"};
+  EXPECT_EQ(must(must(Tokenizer::load(folder.path())).apply_chat_template(prompt)), "1");
+  folder.write("config.json", R"({"architectures":["KimiK25ForConditionalGeneration"]})");
+  const std::string text = must(must(Tokenizer::load(folder.path())).apply_chat_template(prompt));
+  EXPECT_TRUE(text.starts_with("# Tools\n\n## functions\nnamespace functions {\n")) << text;
+  EXPECT_NE(text.find("type weather = (_: {\n  city: string\n}) => any;"), std::string::npos) << text;
+}
+
 TEST(KimiLoad, TellsTheTokensOfItsConfiguration) {
   const Tokenizer tokenizer = kimi();
   ASSERT_TRUE(tokenizer.eos_token() && tokenizer.bos_token());

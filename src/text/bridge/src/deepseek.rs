@@ -15,13 +15,6 @@ pub const NAME: &str = "DeepSeek-V3.2's own prompt encoding";
 
 const ASSISTANT_TOKEN: &str = "<｜Assistant｜>";
 
-/// Whether a model without a chat template is encoded so.
-pub fn serves(model_config: &Value) -> bool {
-    let architectures = model_config["architectures"].as_array();
-    let named = architectures.is_some_and(|all| all.contains(&json!("DeepseekV32ForCausalLM")));
-    named || model_config["model_type"] == "deepseek_v32"
-}
-
 /// The prompt's text. `kwargs`: `thinking` or `enable_thinking`, off unless given.
 pub fn render(
     mut messages: Vec<Value>,

@@ -4,7 +4,9 @@ mod deepseek;
 mod failure;
 mod folder;
 mod prompt;
+mod python;
 mod stream;
+mod template;
 mod tiktoken;
 mod tokenizer;
 
@@ -335,7 +337,7 @@ pub unsafe extern "C" fn reckoner_text_config_token(
 pub extern "C" fn reckoner_text_prompt_format(tokenizer: &Tokenizer) -> i32 {
     match tokenizer.prompts {
         Prompts::None => 0,
-        Prompts::Template { .. } | Prompts::LibraryTemplate { .. } => 1,
+        Prompts::Template(_) | Prompts::KimiK25(_) => 1,
         Prompts::DeepseekV32 => 2,
     }
 }

@@ -1,10 +1,8 @@
 //! From a request's JSON to the text of its prompt.
 
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
-use llm_tokenizer::{
-    chat_template::ChatTemplateParams, traits::Tokenizer as LibraryTokenizer, ChatTemplateState,
-};
+use llm_tokenizer::encoders::kimi_k25_tools::encode_tools_to_typescript;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -12,20 +10,16 @@ use crate::{
     deepseek,
     failure::{Code, Failure},
     folder::Template,
+    template::{ChatTemplate, Inputs},
     tokenizer::Tokenizer,
 };
 
 /// What a model's prompts are made with.
 pub enum Prompts {
     None,
-    Template {
-        name: String,
-        state: ChatTemplateState,
-    },
-    /// A template of which the library replaces parts: it declares tools to Kimi-K2.5 as the model's own program does.
-    LibraryTemplate {
-        name: String,
-    },
+    Template(Box<ChatTemplate>),
+    /// A template whose tools are declared in TypeScript by the model's own program.
+    KimiK25(Box<ChatTemplate>),
     DeepseekV32,
 }
 
@@ -33,41 +27,40 @@ impl Prompts {
     /// A template that a folder has is what the model was published with: DeepSeek-V3.2-Exp has the architecture of
     /// DeepSeek-V3.2, and prompts of another form.
     pub fn choose(template: Option<Template>, model_config: &Value) -> Result<Self, Failure> {
-        match template {
-            Some(template) => {
-                let state = parse_template(&template)?;
-                let name = template.name;
-                Ok(Self::Template { name, state })
-            }
-            None if deepseek::serves(model_config) => Ok(Self::DeepseekV32),
-            None => Ok(Self::None),
-        }
-    }
-
-    /// Has the library render `template`.
-    pub fn by_library(
-        template: Option<Template>,
-        library: &mut Arc<dyn LibraryTokenizer>,
-    ) -> Result<Self, Failure> {
         let Some(Template { name, text }) = template else {
-            return Ok(Self::None);
+            return Ok(
+                if says(model_config, "deepseek_v32", "DeepseekV32ForCausalLM") {
+                    Self::DeepseekV32
+                } else {
+                    Self::None
+                },
+            );
         };
-        let unshared = Arc::get_mut(library)
-            .ok_or_else(|| Failure::new(Code::Internal, "the new tokenizer is shared"))?;
-        match unshared.set_chat_template(text) {
-            Ok(()) => Ok(Self::LibraryTemplate { name }),
-            Err(error) => Err(template_failure(&name, &error)),
-        }
+        let template = Box::new(ChatTemplate::parse(&name, &text)?);
+        Ok(
+            if says(model_config, "kimi_k25", "KimiK25ForConditionalGeneration") {
+                Self::KimiK25(template)
+            } else {
+                Self::Template(template)
+            },
+        )
     }
 
     /// Where the form of prompts comes from, for a person.
     pub fn name(&self) -> &str {
         match self {
             Self::None => "",
-            Self::Template { name, .. } | Self::LibraryTemplate { name } => name,
+            Self::Template(template) | Self::KimiK25(template) => template.name(),
             Self::DeepseekV32 => deepseek::NAME,
         }
     }
+}
+
+/// Whether config.json says that the model is of this type, in one of the two fields that do.
+pub fn says(model_config: &Value, model_type: &str, architecture: &str) -> bool {
+    let architectures = model_config["architectures"].as_array();
+    model_config["model_type"] == model_type
+        || architectures.is_some_and(|all| all.iter().any(|one| one == architecture))
 }
 
 /// What a chat template is given. The JSON texts keep their key order; `tools` and `kwargs` may be empty.
@@ -81,55 +74,41 @@ pub struct Prompt<'a> {
 impl Prompt<'_> {
     pub fn render(&self, tokenizer: &Tokenizer) -> Result<String, Failure> {
         let mut messages: Vec<Value> = parse("messages", self.messages)?;
-        let library = &tokenizer.library;
-        // A renderer that reads the argument strings itself says so.
-        let by_library = matches!(tokenizer.prompts, Prompts::LibraryTemplate { .. });
-        if !(by_library && library.renderer_capabilities().raw_tool_call_arguments) {
-            messages.iter_mut().for_each(arguments_to_objects);
-        }
+        messages.iter_mut().for_each(arguments_to_objects);
         let tools: Option<Vec<Value>> = parse_unless_empty("tools", self.tools)?;
         // An empty list offers nothing, yet some templates open their tools section for it.
         let tools = tools.as_deref().filter(|tools| !tools.is_empty());
-        let kwargs: Option<HashMap<String, Value>> =
+        let mut kwargs: Option<HashMap<String, Value>> =
             parse_unless_empty("chat_template_kwargs", self.kwargs)?;
-        let params = ChatTemplateParams {
-            add_generation_prompt: self.add_generation_prompt,
-            tools,
-            template_kwargs: kwargs.as_ref(),
-            special_tokens: Some(library.get_special_tokens()),
-            ..ChatTemplateParams::default()
-        };
-        match &tokenizer.prompts {
-            Prompts::None => Err(Failure::new(Code::Template, NO_TEMPLATE)),
-            Prompts::Template { name, state } => state
-                .apply(&messages, params)
-                .map_err(|error| template_failure(name, &error)),
-            Prompts::LibraryTemplate { name } => library
-                .apply_chat_template(&messages, params)
-                .map_err(|error| template_failure(name, &error)),
+        let template = match &tokenizer.prompts {
+            Prompts::None => return Err(Failure::new(Code::Template, NO_TEMPLATE)),
             Prompts::DeepseekV32 => {
-                deepseek::render(messages, tools, kwargs.as_ref(), self.add_generation_prompt)
+                let opens = self.add_generation_prompt;
+                return deepseek::render(messages, tools, kwargs.as_ref(), opens);
             }
-        }
+            Prompts::KimiK25(template) => {
+                // Without the variable the template declares tools in JSON, as the program has it for schemas that
+                // it cannot put into TypeScript.
+                if let Some(declared) = tools.and_then(encode_tools_to_typescript) {
+                    let kwargs = kwargs.get_or_insert_default();
+                    kwargs.insert("tools_ts_str".to_owned(), Value::String(declared));
+                }
+                template
+            }
+            Prompts::Template(template) => template,
+        };
+        template.render(&Inputs {
+            messages: &messages,
+            tools,
+            kwargs: kwargs.as_ref(),
+            add_generation_prompt: self.add_generation_prompt,
+            special_tokens: tokenizer.library.get_special_tokens(),
+        })
     }
 }
 
 const NO_TEMPLATE: &str = "there is no chat template: no chat_template.jinja in the model folder, and no chat_template in \
                            its tokenizer_config.json";
-
-pub fn parse_template(template: &Template) -> Result<ChatTemplateState, Failure> {
-    ChatTemplateState::new(Some(template.text.clone()))
-        .map_err(|error| template_failure(&template.name, &error))
-}
-
-/// The library's errors call every template "chat"; a person needs the file.
-fn template_failure(name: &str, error: &impl std::fmt::Display) -> Failure {
-    let text = error.to_string();
-    Failure::new(
-        Code::Template,
-        text.replace("(in chat:", &format!("(in {name}:")),
-    )
-}
 
 fn parse<T: DeserializeOwned>(what: &str, json: &str) -> Result<T, Failure> {
     serde_json::from_str(json)

@@ -161,7 +161,7 @@ pub fn check_added_tokens(tokenizer_config: &Value, path: &Path) -> Result<(), F
             let largest = ID_LIMIT - 1;
             return Err(fail(format!("expected ids up to {largest}, found {id:?}")));
         }
-        if token["content"].as_str().map_or(true, str::is_empty) {
+        if token["content"].as_str().is_none_or(str::is_empty) {
             return Err(fail(format!(
                 "expected a token with its content at {id}, found {token}"
             )));

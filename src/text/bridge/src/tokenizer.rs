@@ -13,7 +13,7 @@ use crate::{
     folder::{
         find_template, parse_tokenizer, read_config, read_model_config, Template, TokenizerJson,
     },
-    prompt::{parse_template, Prompts},
+    prompt::Prompts,
     tiktoken::{self, Ranks},
 };
 
@@ -51,13 +51,12 @@ impl Tokenizer {
         })?;
         let config = read_config(&folder)?;
         let model_config = read_model_config(&folder)?;
-        let template = find_template(&folder, &config)?;
+        // The library reads the template too. It is parsed first, so that a broken one is not reported as a broken
+        // tokenizer.
+        let prompts = Prompts::choose(find_template(&folder, &config)?, &model_config)?;
         let file = tiktoken::find_file(&folder);
         let file = file.filter(|_| !folder.join("tokenizer.json").is_file());
         let Some(file) = file else {
-            // The library reads the template too. It is parsed first, so that a broken one is not reported as a broken
-            // tokenizer.
-            let prompts = Prompts::choose(template, &model_config)?;
             let library = load_library_of(&folder)?;
             let spelling = spelling_of(library.as_ref());
             return Ok(Self::new(library, prompts, spelling, &config));
@@ -65,11 +64,7 @@ impl Tokenizer {
         tiktoken::check_pattern_is_known(&file, &config, &model_config)?;
         tiktoken::check_added_tokens(&config, &folder.join("tokenizer_config.json"))?;
         let spelling = Spelling::Bytes(Ranks::read(&file)?);
-        if let Some(template) = &template {
-            parse_template(template)?; // see above
-        }
-        let mut library = load_library(&file, &file)?;
-        let prompts = Prompts::by_library(template, &mut library)?;
+        let library = load_library(&file, &file)?;
         Ok(Self::new(library, prompts, spelling, &config))
     }
 
