@@ -10,18 +10,26 @@ CHAT = [
         "role": "assistant",
         "content": "<think>sum</think>\n\n4",
         "tool_calls": [
-            {"type": "function", "function": {"name": "add", "arguments": {"b": 2, "a": [1, 2.5, None, True], "s": "Grö\"ße <&'>"}}}
+            {
+                "type": "function",
+                "function": {"name": "add", "arguments": {"b": 2, "a": [1, 2.5, None, True], "s": "Grö\"ße <&'>"}},
+            }
         ],
     },
     {"role": "tool", "content": "4"},
     {"role": "user", "content": "Thanks, 漢字 😀"},
 ]
 TOOLS = [
-    {"type": "function", "function": {"name": "add", "description": "Größe <b>", "parameters": {"type": "object", "properties": {}}}},
+    {
+        "type": "function",
+        "function": {"name": "add", "description": "Größe <b>", "parameters": {"type": "object", "properties": {}}},
+    },
     {"type": "function", "function": {"name": "now", "parameters": {"z": 1, "a": [], "m": {"k": 1.0}}}},
 ]
 NULL = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None}]
-PARTS = [{"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "image"}, {"type": "text", "text": "two"}]}]
+PARTS = [
+    {"role": "user", "content": [{"type": "text", "text": "one"}, {"type": "image"}, {"type": "text", "text": "two"}]}
+]
 DEVELOPER = [{"role": "developer", "content": "dev"}, {"role": "user", "content": "x"}]
 
 VISIBLE_TEXT = """\
@@ -67,8 +75,14 @@ CASES = {
     "loop filter and else": "{% for m in messages if m.role == 'nobody' %}x{% else %}none{% endfor %}",
     "loop cycle and changed": "{% for m in messages %}{{ loop.cycle('a', 'b') }}{{ loop.changed(m.role) }}{% endfor %}",
     "macro": VISIBLE_TEXT + "{% for m in messages %}{{ visible_text(m.content) }}|{% endfor %}",
-    "macro on parts": (VISIBLE_TEXT + "{% for m in messages %}{{ visible_text(m.content) }}|{% endfor %}", {"messages": PARTS}),
-    "macro on null": (VISIBLE_TEXT + "{% for m in messages %}{{ visible_text(m.content) }}|{% endfor %}", {"messages": NULL}),
+    "macro on parts": (
+        VISIBLE_TEXT + "{% for m in messages %}{{ visible_text(m.content) }}|{% endfor %}",
+        {"messages": PARTS},
+    ),
+    "macro on null": (
+        VISIBLE_TEXT + "{% for m in messages %}{{ visible_text(m.content) }}|{% endfor %}",
+        {"messages": NULL},
+    ),
     "macro defaults and keywords": "{% macro f(a, b='x', c=none) %}{{ a }}{{ b }}{{ c }}{% endmacro %}{{ f(1) }} {{ f(1, c=2) }} {{ f(b=3, a=4) }}",
     "macro caller": "{% macro f() %}<{{ caller() }}>{% endmacro %}{% call f() %}in{% endcall %}",
     "content that is looped over in one branch only": (
@@ -80,14 +94,23 @@ CASES = {
         "{{ m['content'] | trim }}{% endif %}|{% endfor %}"
     ),
     "is defined": "{{ absent is defined }}{{ messages is defined }}{{ messages[0].absent is defined }}{{ tools is defined }}{{ x is undefined }}",
-    "is none": ("{{ messages[1].content is none }}{{ messages[0].content is none }}{{ tools is none }}", {"messages": NULL, "tools": None}),
+    "is none": (
+        "{{ messages[1].content is none }}{{ messages[0].content is none }}{{ tools is none }}",
+        {"messages": NULL, "tools": None},
+    ),
     "is string, mapping, sequence, iterable": (
         "{% for v in ['a', {'a': 1}, [1], 1, 1.5, true, none] %}{{ v is string }}{{ v is mapping }}{{ v is sequence }}{{ v is iterable }}"
         "{{ v is number }}{{ v is boolean }}{{ v is integer }}{{ v is float }};{% endfor %}"
     ),
     "is in, eq, true, false, odd": "{{ 1 is in [1] }}{{ 1 is eq 1 }}{{ true is true }}{{ 0 is false }}{{ 3 is odd }}{{ 'a' is sameas 'a' }}",
-    "null prints": ("{{ messages[1].content }}|{{ messages[1].content ~ 'x' }}|{{ messages[1].content or '' }}", {"messages": NULL}),
-    "null length guards": ("{% if messages[1].content and messages[1].content | length %}a{% else %}b{% endif %}", {"messages": NULL}),
+    "null prints": (
+        "{{ messages[1].content }}|{{ messages[1].content ~ 'x' }}|{{ messages[1].content or '' }}",
+        {"messages": NULL},
+    ),
+    "null length guards": (
+        "{% if messages[1].content and messages[1].content | length %}a{% else %}b{% endif %}",
+        {"messages": NULL},
+    ),
     "string methods": (
         "{% set s = messages[1].content %}[{{ s.strip() }}][{{ s.lstrip() }}][{{ s.rstrip() }}][{{ 'xxaxx'.strip('x') }}]"
         "[{{ '\\n\\na'.lstrip('\\n') }}][{{ 'a\\n'.rstrip('\\n') }}][{{ 'aBc'.upper() }}{{ 'aBc'.lower() }}{{ 'ab c'.title() }}"
@@ -112,8 +135,11 @@ CASES = {
     "tojson numbers": (
         "{{ [1, 1.0, 2.5, -0.0, 1e3, 1e16, 1e22, 1.5e-7, 0.1, 123456789012345678, 1e-5, 0.0001, 12345678901234567890123] | tojson }}"
     ),
-    "tojson given numbers": ("{{ v | tojson }} {{ v }}", {"kwargs": {"v": [1e16, 1e-7, 1.0, 123456789.125, 18446744073709551615, -1, 1e300]}}),
-    "tojson characters": ("{{ v | tojson }}", {"kwargs": {"v": "\x00\x1f\x7f\u2028\u00ad\t\"\\/<>&'\U0001F600"}}),
+    "tojson given numbers": (
+        "{{ v | tojson }} {{ v }}",
+        {"kwargs": {"v": [1e16, 1e-7, 1.0, 123456789.125, 18446744073709551615, -1, 1e300]}},
+    ),
+    "tojson characters": ("{{ v | tojson }}", {"kwargs": {"v": "\x00\x1f\x7f\u2028\u00ad\t\"\\/<>&'\U0001f600"}}),
     "values print as Python's": "{{ [1, 'a', none, true, 1.0, {'k': \"it's\"}] }}{{ {'a': [1, 2]} }}{{ true }}{{ none }}{{ 1.0 }}{{ 1e20 }}",
     "strings print as Python's in lists": "{{ ['a\\nb', 'it\\'s', '\"', 'é', '\\t\\\\'] }}",
     "dict": (
@@ -155,7 +181,10 @@ CASES = {
     "whitespace kept by plus": "a\n   {%+ if true +%}\nb{% endif %}\n",
     "generation": "{% for m in messages %}{% if m.role == 'assistant' %}{% generation %}{{ m.content }}{% endgeneration %}{% else %}.{% endif %}{% endfor %}",
     "generation with whitespace control": "{% for m in messages %}\n  {%- generation -%}\n  {{ m.role }}\n  {%- endgeneration %}\n{% endfor %}",
-    "developer by name": ("{% for m in messages %}{% if m.role in ['system', 'developer'] %}S:{{ m.content }}{% endif %}{% endfor %}", {"messages": DEVELOPER}),
+    "developer by name": (
+        "{% for m in messages %}{% if m.role in ['system', 'developer'] %}S:{{ m.content }}{% endif %}{% endfor %}",
+        {"messages": DEVELOPER},
+    ),
     "tools before system": (
         "{%- if tools -%}<|system|>\n# Tools\n{% for t in tools %}{{ t.function | tojson(ensure_ascii=False) }}\n{% endfor %}{%- endif -%}"
         "{%- for m in messages -%}{%- if m.role == 'system' -%}<|system|>{{ m.content }}{%- endif -%}{%- endfor -%}"
@@ -166,7 +195,10 @@ CASES = {
         "{% if add_generation_prompt %}{{ '</think>' if (enable_thinking is defined and not enable_thinking) else '<think>' }}{% endif %}",
         {"kwargs": {"enable_thinking": False}},
     ),
-    "no generation prompt": ("{{ add_generation_prompt }}{{ 'x' if add_generation_prompt }}", {"add_generation_prompt": False}),
+    "no generation prompt": (
+        "{{ add_generation_prompt }}{{ 'x' if add_generation_prompt }}",
+        {"add_generation_prompt": False},
+    ),
     "raise": "{{ raise_exception('no such role') }}",
     "raise when": "{% if messages[0].role != 'user' %}{{ raise_exception('a user first') }}{% endif %}",
     "fromjson is absent": "\n{{ '{}' | fromjson }}",
@@ -178,7 +210,10 @@ CASES = {
     "an undefined is added": "{{ 'a' + absent }}",
     "text plus a number": "{{ 'a' + 1 }}",
     "null is iterated": ("{% for x in messages[1].content %}{% endfor %}", {"messages": NULL}),
-    "a dict's method hidden by a key": ("{{ v['items'] }}{% for k, x in v.items() %}{{ k }}{% endfor %}", {"kwargs": {"v": {"items": 1}}}),
+    "a dict's method hidden by a key": (
+        "{{ v['items'] }}{% for k, x in v.items() %}{{ k }}{% endfor %}",
+        {"kwargs": {"v": {"items": 1}}},
+    ),
     "attribute or item": "{{ {'a b': 1}['a b'] }}{{ messages[0]['role'] }}{{ messages[0].get('name') }}{{ messages[0].role }}",
     "bad syntax": "a\n{% if %}",
     "unclosed": "{% for m in messages %}",

@@ -77,12 +77,12 @@ DIR/tokenizer_config.json: expected a JSON object
     {"TemplateWithASyntaxError", Base::bf16,
      [](const ModelCopy& m) { m.write(kTemplate, "[gMASK]<sop>\n{% for message in messages %}\n{{ message.content }\n{% endfor %}"); },
      R"(
-Failed to add template: syntax error: unexpected `}`, expected end of variable block (in DIR/chat_template.jinja:3)
+syntax error: unexpected `}`, expected end of variable block (in DIR/chat_template.jinja:3)
   what to do: see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the model folder takes precedence over tokenizer_config.json))"},
 
     {"TemplateNeverClosed", Base::bf16,
      [](const ModelCopy& m) { m.write(kTemplate, "{% for message in messages %}{{ message.content }}"); }, R"(
-Failed to add template: syntax error: unexpected end of input, expected end of block (in DIR/chat_template.jinja:1)
+syntax error: unexpected end of input, expected end of block (in DIR/chat_template.jinja:1)
   what to do: see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the model folder takes precedence over tokenizer_config.json))"},
 
     {"TemplateInTheConfigWithASyntaxError", Base::bf16,
@@ -91,7 +91,7 @@ Failed to add template: syntax error: unexpected end of input, expected end of b
        m.write(kConfig, R"({"chat_template": "{% if messages %}"})");
      },
      R"(
-Failed to add template: syntax error: unexpected end of input, expected end of block (in chat_template of DIR/tokenizer_config.json:1)
+syntax error: unexpected end of input, expected end of block (in chat_template of DIR/tokenizer_config.json:1)
   what to do: see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the model folder takes precedence over tokenizer_config.json))"},
 
     {"TemplateNotUtf8", Base::bf16, [](const ModelCopy& m) { m.write(kTemplate, "{{ messages }}\xff\xfe"); }, R"(
