@@ -68,11 +68,11 @@ DIR/tokenizer.json: Failed to load tokenizer: Token `b` out of vocabulary at lin
 
     {"ConfigNotJson", Base::bf16, [](const ModelCopy& m) { m.write(kConfig, R"({"eos_token": )"); }, R"(
 DIR/tokenizer_config.json: EOF while parsing a value at line 1 column 14
-  what to do: copy tokenizer_config.json again from where the model was published)"},
+  what to do: copy the named file again from where the model was published, and check that the download is complete)"},
 
     {"ConfigIsAList", Base::bf16, [](const ModelCopy& m) { m.write(kConfig, "[]"); }, R"(
 DIR/tokenizer_config.json: expected a JSON object
-  what to do: copy tokenizer_config.json again from where the model was published)"},
+  what to do: copy the named file again from where the model was published, and check that the download is complete)"},
 
     {"TemplateWithASyntaxError", Base::bf16,
      [](const ModelCopy& m) { m.write(kTemplate, "[gMASK]<sop>\n{% for message in messages %}\n{{ message.content }\n{% endfor %}"); },
