@@ -69,6 +69,13 @@ TEST(TemplateCases, ADeveloperIsTheSystemWhereATemplateKnowsNone) {
   EXPECT_EQ(must(must(pocket_with_template(with_roles("['developer']"))).apply_chat_template(prompt)), "[developer:dev]");
 }
 
+TEST(TemplateCases, AnAbsurdIndentIsAnError) {
+  for (const char* indent : {"65", "1000000000000", "-1"}) {
+    const Tokenizer tokenizer = must(pocket_with_template(std::string("{{ [1] | tojson(indent=") + indent + ") }}"));
+    EXPECT_FALSE(tokenizer.apply_chat_template({.messages_json = "[]"}).ok()) << indent;
+  }
+}
+
 TEST(TemplateCases, TheDateIsToday) {
   const Tokenizer tokenizer = must(pocket_with_template("{{ strftime_now('%Y') | length }}{{ strftime_now('%d %b') | length }}"));
   EXPECT_EQ(must(tokenizer.apply_chat_template({.messages_json = "[]"})), "46");

@@ -88,6 +88,9 @@ fn float(value: &Value, nan: &str, infinity: &str) -> String {
     format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
+/// Wider than any person wants it, and narrow enough for the memory.
+const LARGEST_INDENT: usize = 64;
+
 /// How a JSON text is laid out.
 struct Layout {
     ensure_ascii: bool,
@@ -100,6 +103,10 @@ struct Layout {
 /// transformers' filter: json.dumps with ensure_ascii=False.
 pub fn to_json(value: &Value, kwargs: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = kwargs.get("indent")?;
+    if indent.is_some_and(|indent| indent > LARGEST_INDENT) {
+        let text = format!("tojson: an indent of at most {LARGEST_INDENT} is expected");
+        return Err(Error::new(ErrorKind::InvalidOperation, text));
+    }
     let separators: Option<(String, String)> = match kwargs.get::<Option<Value>>("separators")? {
         Some(pair) if !pair.is_none() => Some((
             pair.get_item_by_index(0)?.to_string(),
