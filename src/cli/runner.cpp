@@ -100,7 +100,7 @@ Result<AnswerRequest> make_request(const Run& run, const std::string& prompt) {
   const std::vector<TokenId> ids = TRY(run.tokenizer.encode(prompt));
   AnswerRequest request{.request = {.prompt = {ids.begin(), ids.end()}, .sampling = run.sampling.params, .max_tokens = options.max_tokens},
                         .stop_strings = options.stop,
-                        .special_tokens = options.show_special ? SpecialTokens::kKeep : SpecialTokens::kSkip,
+                        .special_tokens = options.show_special ? SpecialTokens::keep : SpecialTokens::skip,
                         .start = options.raw ? ReasoningSplitter::Start::answer : ReasoningSplitter::start_after(prompt),
                         .fault = run.fault};
   for (const std::int64_t id : run.session.model->config.eos_token_ids)

@@ -57,7 +57,7 @@ TEST(ChatTemplate, TakesKwargsAndGenerationPrompt) {
   EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), "[gMASK]<sop><|user|>hi<|assistant|><think>");
   prompt.kwargs_json = R"({"enable_thinking": false})";
   EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), "[gMASK]<sop><|user|>hi<|assistant|></think>");
-  prompt.generation_prompt = GenerationPrompt::kNone;
+  prompt.generation_prompt = GenerationPrompt::none;
   EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), "[gMASK]<sop><|user|>hi");
 }
 
