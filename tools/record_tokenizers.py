@@ -19,7 +19,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from tokenizer_texts import MORE_DEEPSEEK_TEXTS, MORE_KIMI_TEXTS, TEXTS, TRAINING_HAN, TRAINING_WORDS
+from tokenizer_texts import DEEPSEEK_CHAT, MORE_DEEPSEEK_TEXTS, MORE_KIMI_TEXTS, TEXTS, TRAINING_HAN, TRAINING_WORDS
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "tests" / "data" / "tokenizers"
@@ -160,6 +160,20 @@ def record_kimi():
     write_json(DATA / "kimi-ids.json", {"recorded_with": version("tiktoken"), "cases": recorded})
 
 
+def deepseek_prompt():
+    """A conversation by the template that the package has."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    config = json.loads((ROOT / "build" / "downloads" / "deepseek_v3" / "tokenizer_config.json").read_text())
+    (text,), _ = render_jinja_template(
+        conversations=[DEEPSEEK_CHAT],
+        chat_template=config["chat_template"],
+        add_generation_prompt=True,
+        bos_token=config["bos_token"]["content"],
+    )
+    return {"recorded_with": f"{version('transformers')}, {version('jinja2')}", "messages": DEEPSEEK_CHAT, "text": text}
+
+
 def record_deepseek():
     from tokenizers import Tokenizer
 
@@ -168,7 +182,7 @@ def record_deepseek():
     encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids  # noqa: E731
     recorded = cases(TEXTS | MORE_DEEPSEEK_TEXTS, encode)
     header = {"recorded_with": version("tokenizers"), "tokenizer": DEEPSEEK_PACKAGE}
-    write_json(DATA / "deepseek_v3-ids.json", header | {"cases": recorded})
+    write_json(DATA / "deepseek_v3-ids.json", header | {"cases": recorded, "prompt": deepseek_prompt()})
 
 
 def record_templates():

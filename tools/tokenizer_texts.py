@@ -41,6 +41,24 @@ MORE_DEEPSEEK_TEXTS = {
     "no special token": "<|User|> <｜Nobody｜> <｜User ｜> <think >",
 }
 
+# DeepSeek-V3's template takes the arguments of a call as the text that a client sends.
+DEEPSEEK_CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Weather, and the time? 漢字"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"type": "function", "function": {"name": "weather", "arguments": '{"city":"Köln", "days": 2}'}},
+            {"type": "function", "function": {"name": "now", "arguments": "{}"}},
+        ],
+    },
+    {"role": "tool", "content": "12 °C"},
+    {"role": "tool", "content": "noon"},
+    {"role": "assistant", "content": "Mild; noon."},
+    {"role": "user", "content": "Thanks."},
+]
+
 TRAINING_WORDS = (
     "the of and to in is that it for was on are as with his they be at one have this from or had by hot but some what there we can "
     "out other were all your when up use word how said an each she which do their time if will way about many then them would write "

@@ -10,8 +10,11 @@ namespace {
 
 const std::filesystem::path kDownloaded = "build/downloads/deepseek_v3";
 
+// Whether the files are there, fetched now or earlier.
+bool is_downloaded() { return std::system("tools/fetch_deepseek_tokenizer") == 0; }
+
 TEST(DeepseekV3, EncodesAsTheTokenizersLibrary) {
-  if (std::system("tools/fetch_deepseek_tokenizer") != 0) GTEST_SKIP() << "DeepSeek's tokenizer is not here: see the line above";
+  if (!is_downloaded()) GTEST_SKIP() << "DeepSeek's tokenizer is not here: see the line above";
   const Tokenizer tokenizer = must(Tokenizer::load(kDownloaded));
   const std::vector<RecordedIds> recorded = read_recorded_ids("deepseek_v3-ids.json");
   ASSERT_GE(recorded.size(), 25u);
@@ -21,6 +24,15 @@ TEST(DeepseekV3, EncodesAsTheTokenizersLibrary) {
   EXPECT_EQ(tokenizer.bos_token()->id, 0u);
   EXPECT_EQ(tokenizer.eos_token()->text, "<｜end▁of▁sentence｜>");
   EXPECT_EQ(tokenizer.eos_token()->id, 1u);
+}
+
+TEST(DeepseekV3, RendersItsTemplateAsTransformers) {
+  if (!is_downloaded()) GTEST_SKIP() << "DeepSeek's tokenizer is not here: see the line above";
+  const Tokenizer tokenizer = must(Tokenizer::load(kDownloaded));
+  const boost::json::value document = boost::json::parse(read_file("tests/data/tokenizers/deepseek_v3-ids.json"));
+  const boost::json::value& prompt = document.at("prompt");
+  EXPECT_EQ(must(tokenizer.apply_chat_template({.messages_json = serialize(prompt.at("messages"))})),
+            std::string(prompt.at("text").as_string()));
 }
 
 // A folder as DeepSeek-V3.2 is published, with a vocabulary that knows none of its words: prompts need none.

@@ -94,10 +94,13 @@ class Tokenizer {
   // The template's file or the encoding's name, for a person; empty for PromptFormat::none.
   std::string prompt_source() const;
 
-  // Renders the chat template as transformers does, or the model's own encoding. (DeepSeek-V3.2's knows two kwargs,
-  // `thinking` and, meaning the same, `enable_thinking`; unless given it answers without reasoning.) A tool call's `arguments` that are the
-  // JSON text of an object, as OpenAI's clients send them, are given to the template as that object. Errors: a JSON text does not parse;
-  // the folder has no template; the template or encoding refuses the messages (a template with its file and line).
+  // Renders the chat template as transformers does, or the model's own encoding. A tool call's `arguments` that are the JSON
+  // text of an object, as OpenAI's clients send them, are given to the template as that object; to one that fails on it, as
+  // the text. DeepSeek-V3.2's encoding knows two kwargs, `thinking` and, meaning the same, `enable_thinking`; unless given,
+  // the model answers without reasoning.
+  //
+  // Errors: a JSON text does not parse; the folder has no template; the template or encoding refuses the messages (a
+  // template with its file and line).
   Result<std::string> apply_chat_template(const ChatPrompt& prompt) const;
 
  private:

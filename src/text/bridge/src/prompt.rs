@@ -74,7 +74,10 @@ pub struct Prompt<'a> {
 impl Prompt<'_> {
     pub fn render(&self, tokenizer: &Tokenizer) -> Result<String, Failure> {
         let mut messages: Vec<Value> = parse("messages", self.messages)?;
-        messages.iter_mut().for_each(arguments_to_objects);
+        let mut changed = false;
+        for message in &mut messages {
+            changed |= arguments_to_objects(message);
+        }
         let tools: Option<Vec<Value>> = parse_unless_empty("tools", self.tools)?;
         // An empty list offers nothing, yet some templates open their tools section for it.
         let tools = tools.as_deref().filter(|tools| !tools.is_empty());
@@ -97,13 +100,21 @@ impl Prompt<'_> {
             }
             Prompts::Template(template) => template,
         };
-        template.render(&Inputs {
+        let mut inputs = Inputs {
             messages: &messages,
             tools,
             kwargs: kwargs.as_ref(),
             add_generation_prompt: self.add_generation_prompt,
             special_tokens: tokenizer.library.get_special_tokens(),
-        })
+        };
+        let rendered = template.render(&inputs);
+        if rendered.is_ok() || !changed {
+            return rendered;
+        }
+        // Some templates join the arguments to other texts, as DeepSeek-V3's does: to these an object is an error.
+        let as_sent: Vec<Value> = parse("messages", self.messages)?;
+        inputs.messages = &as_sent;
+        template.render(&inputs).or(rendered)
     }
 }
 
@@ -124,11 +135,13 @@ fn parse_unless_empty<T: DeserializeOwned>(what: &str, json: &str) -> Result<Opt
     }
 }
 
-/// OpenAI's clients send the arguments of a tool call as a JSON text; templates iterate them as a mapping.
-fn arguments_to_objects(message: &mut Value) {
+/// OpenAI's clients send the arguments of a tool call as a JSON text; templates iterate them as a mapping. Says whether it
+/// changed any.
+fn arguments_to_objects(message: &mut Value) -> bool {
     let Some(calls) = message.get_mut("tool_calls").and_then(Value::as_array_mut) else {
-        return;
+        return false;
     };
+    let mut changed = false;
     for call in calls {
         let holder = if call.get("function").is_some() {
             &mut call["function"]
@@ -143,8 +156,11 @@ fn arguments_to_objects(message: &mut Value) {
         };
         if text.trim().is_empty() {
             *arguments = Value::Object(Map::new()); // how clients write a call without arguments
+            changed = true;
         } else if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
             *arguments = object;
+            changed = true;
         }
     }
+    changed
 }
