@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #if defined(__AVX512BF16__)
 #define RECKONER_ISA avx512bf16
@@ -139,6 +140,13 @@ RECKONER_INLINE F32 exp(F32 x) {
   p = fma(p, r, broadcast(1.0f));
   p = fma(p, r, broadcast(1.0f));
   return scale_by_power(p, n);
+}
+
+// An element of an array that need not be aligned.
+RECKONER_INLINE float float_at(const std::byte* floats, std::int64_t index) {
+  float value = 0;
+  std::memcpy(&value, floats + 4 * index, 4);
+  return value;
 }
 
 // A number as a type, so that a loop's counter may index registers and choose templates.

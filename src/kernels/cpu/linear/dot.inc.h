@@ -52,7 +52,7 @@ struct Dot {
     return reinterpret_cast<const Element*>(task.x + row * task.x_stride_bytes);
   }
   RECKONER_INLINE static WeightRow weight_row(const DotTask& task, std::int64_t row) {
-    return {task.data + row * task.row_bytes, task.scales + row * task.scale_row_bytes};
+    return {task.data + row * task.row_bytes, task.scales + (task.first_row + row) / Format::kBlockRows * task.scale_row_bytes};
   }
 
   // y[first .. first + n) of one token. A block's sum is stored, then added to; the last one brings the scale.
@@ -151,7 +151,7 @@ struct Dot {
     for (std::int64_t row = 0; row < task.rows; row += kOneTokenRows) {
       DotTask part = task;
       part.data += row * task.row_bytes;
-      part.scales += row * task.scale_row_bytes;
+      part.first_row += row;
       part.rows = row + kOneTokenRows < task.rows ? kOneTokenRows : task.rows - row;
       part.y += row;
       few_rows(part);

@@ -19,6 +19,7 @@ struct Bf16X {
   static constexpr int kVectors = kVectorsOfStep;
   static constexpr std::int64_t kVector = 32;
   static constexpr std::int64_t kStep = kVectors * kVector;
+  static constexpr std::int64_t kBlockRows = 1;
   struct Decoded {
     __m512i v[kVectors];
   };
@@ -84,10 +85,10 @@ struct Nvfp4ByBf16 : Bf16X<4> {
     return decoded;
   }
   RECKONER_INLINE static Decoded decode(const WeightRow& row, std::int64_t col, const Scales& s, int j) {
-    return decode_codes(nvfp4_codes(row, col), s.of_step(j));
+    return decode_codes(four_bit_codes(row, col), s.of_step(j));
   }
   RECKONER_INLINE static Decoded decode_first(const WeightRow& row, std::int64_t col, const Scales& s, int j, std::int64_t n) {
-    return decode_codes(nvfp4_codes_first(row, col, n), s.of_step(j));
+    return decode_codes(four_bit_codes_first(row, col, n), s.of_step(j));
   }
   static void pack_step(const float* x, Element* packed) {
     // Every eighth float of x from m on goes to the lower words of vector m, every eighth from m + 4 on to the upper ones.
