@@ -153,13 +153,13 @@ INSTANTIATE_TEST_SUITE_P(, QuantiseFormats,
                          testing::Combine(testing::Values("glm_moe_dsa", "glm_moe_dsa_shared", "glm_moe_dsa_real_latent", "deepseek_v32",
                                                           "deepseek_v3_groups", "kimi_k2", "glm4_moe_lite"),
                                           testing::ValuesIn(kFormats)),
-                         [](const testing::TestParamInfo<Case>& info) {
-                           return identifier(std::string(std::get<0>(info.param)) + "_" +
-                                             std::string(quantise_name(std::get<1>(info.param))));
+                         [](const testing::TestParamInfo<Case>& test) {
+                           return identifier(std::string(std::get<0>(test.param)) + "_" +
+                                             std::string(quantise_name(std::get<1>(test.param))));
                          });
 
-INSTANTIATE_TEST_SUITE_P(, QuantiseMetadata, testing::ValuesIn(kFormats), [](const testing::TestParamInfo<QuantFormat>& info) {
-  return identifier(std::string(quantise_name(info.param)));
+INSTANTIATE_TEST_SUITE_P(, QuantiseMetadata, testing::ValuesIn(kFormats), [](const testing::TestParamInfo<QuantFormat>& test) {
+  return identifier(std::string(quantise_name(test.param)));
 });
 
 }  // namespace
