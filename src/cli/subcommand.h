@@ -24,5 +24,6 @@ extern const Subcommand kRun;
 extern const Subcommand kVerify;
 extern const Subcommand kInspect;
 extern const Subcommand kTokenize;
+extern const Subcommand kQuantize;
 
 }  // namespace reckoner
