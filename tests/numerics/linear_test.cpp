@@ -125,14 +125,14 @@ TEST(Linear, MatchesReferenceOnRowsOfALargerMatrix) {
 
 // Tokens that pick one column each, so that y holds the weights: each must be right to the last bit, whatever its code. Where the format
 // gives no finite number, y must not be finite either.
-void expect_weights(const Kernel<LinearArgs>& kernel, const LinearCase& c) {
+void expect_weights(const Kernel<LinearArgs>& kernel, const LinearCase& c, Precision precision) {
   const std::int64_t cols = c.w->cols;
   const Floats expected = dequantised(*c.w);
   for (std::int64_t i = 0; i < c.x->shape.elements(); ++i) c.x->f32()[i] = i / cols == i % cols ? 1.0f : 0.0f;
   // All at once, then each token alone.
   for (const std::int64_t tokens : {cols, std::int64_t{1}}) {
     for (std::int64_t first = 0; first < cols; first += tokens) {
-      LinearArgs args = c.args(Precision::exact);
+      LinearArgs args = c.args(precision);
       args.x = args.x.rows(first, tokens);
       args.y = args.y.rows(first, tokens);
       run_kernel(kernel, args, 1);
@@ -148,15 +148,15 @@ void expect_weights(const Kernel<LinearArgs>& kernel, const LinearCase& c) {
 
 TEST(Linear, EveryCodeIsRight) {
   for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
-    if (!is_quantised(key.format) || key.precision != Precision::exact) return;
+    if (!is_quantised(key.format)) return;
     Random random(8);
     LinearCase c(key.format, 32, 256, 32, random);
     for (int row = 0; row < 256; ++row) std::memset(c.w.row(row), row, static_cast<std::size_t>(info(key.format).row_bytes(32)));
-    expect_weights(kernel, c);
+    expect_weights(kernel, c, key.precision);
   });
 }
 
-// The bytes of a scale that matters most: sign and exponent.
+// The byte of a scale that matters most: sign and exponent. Not `fast`, which may take the smallest for 0.
 TEST(Linear, EveryScaleIsRight) {
   for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
     if (!is_quantised(key.format) || key.precision != Precision::exact) return;
@@ -172,7 +172,7 @@ TEST(Linear, EveryScaleIsRight) {
         c.w.scales_of(row)[at] = static_cast<std::byte>(row);
       }
     }
-    expect_weights(kernel, c);
+    expect_weights(kernel, c, key.precision);
   });
 }
 
@@ -281,7 +281,7 @@ TEST(Linear, LongPromptIsCutToBoundTheWorkspace) {
     EXPECT_LE(kernel.workspace_bytes(args, 16), 24 << 20);
   });
   for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
-    if (!kernel.name.ends_with("avx512bf16") && !kernel.name.ends_with("bf16.avx2")) return;
+    if (!kernel.name.ends_with("bf16.avx512bf16") && !kernel.name.ends_with("bf16.avx2")) return;
     Random random(6);
     const LinearCase c(key.format, 1100, 4, 8192, random);  // more than one part
     reference(c.args(key.precision));
@@ -374,7 +374,7 @@ ExpertsCase some_experts_case(QuantFormat format, int i, Random& random) {
   };
   const auto rows = i % 2 == 0 ? LinearExpertsArgs::Rows::by_token : LinearExpertsArgs::Rows::by_slot;
   const std::int64_t in = one_width(random, format, {16, 48, 80, 160, 272, 288, 1040, 1056}, {1, 16, 80, 130, 272, 1040});
-  return {format, experts, tokens, top_k, some_rows(random), in, rows, ways[i % 4], random};
+  return {format, experts, tokens, top_k, std::min<std::int64_t>(some_rows(random), 67), in, rows, ways[i % 4], random};
 }
 
 TEST(LinearExperts, MatchesReference) {
@@ -388,9 +388,10 @@ TEST(LinearExperts, MatchesReference) {
       const Floats expected = values_of(*c.y);
       run_kernel(kernel, args, 1 + i % 3);
       Floats magnitudes;
+      Floats w;
       for (std::int64_t slot = 0; slot < args.y.dim(0); ++slot) {
         const LinearArgs linear = linear_of_slot(args, slot, args.y.rows(slot, 1));
-        const Floats w = dequantised(linear.w);
+        if (slot == 0 || linear.w.data != linear_of_slot(args, slot - 1, args.y).w.data) w = dequantised(linear.w);
         for (std::int64_t out = 0; out < linear.w.rows; ++out) {
           const float* row = w.data() + out * linear.w.cols;
           magnitudes.push_back(std::inner_product(row, row + linear.w.cols, linear.x.f32(), 0.0f, std::plus<>(),
@@ -455,7 +456,7 @@ TEST(LinearExperts, NoTokensToAnyExpert) {
 
 TEST(LinearExperts, LongPromptIsCutToBoundTheWorkspace) {
   for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
-    if (!kernel.name.ends_with("avx512bf16") && !kernel.name.ends_with("bf16.avx2")) return;
+    if (!kernel.name.ends_with("bf16.avx512bf16") && !kernel.name.ends_with("bf16.avx2")) return;
     Random random(15);
     for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
       const ExpertsCase c(

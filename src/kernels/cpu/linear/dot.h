@@ -58,7 +58,7 @@ extern const DotCore kDotF32, kDotF16, kDotBf16, kDotNvfp4, kDotMxfp4, kDotInt4,
 }
 // x rounded to BF16.
 namespace avx512bf16 {
-extern const DotCore kDotBf16, kDotNvfp4;
+extern const DotCore kDotBf16, kDotNvfp4, kDotMxfp4, kDotInt4, kDotFp8Block, kDotFp8Channel, kDotMxfp8;
 }
 
 }  // namespace reckoner

@@ -10,6 +10,11 @@ namespace reckoner {
 inline constexpr CoreEntry<DotCore> kDotCores[] = {
     {"bf16.avx512bf16", &avx512bf16::kDotBf16, dot_needs_avx512bf16<QuantFormat::bf16>},
     {"nvfp4.avx512bf16", &avx512bf16::kDotNvfp4, dot_needs_avx512bf16<QuantFormat::nvfp4>},
+    {"mxfp4.avx512bf16", &avx512bf16::kDotMxfp4, dot_needs_avx512bf16<QuantFormat::mxfp4>},
+    {"int4_g32.avx512bf16", &avx512bf16::kDotInt4, dot_needs_avx512bf16<QuantFormat::int4_g32>},
+    {"fp8_block.avx512bf16", &avx512bf16::kDotFp8Block, dot_needs_avx512bf16<QuantFormat::fp8_block>},
+    {"fp8_channel.avx512bf16", &avx512bf16::kDotFp8Channel, dot_needs_avx512bf16<QuantFormat::fp8_channel>},
+    {"mxfp8.avx512bf16", &avx512bf16::kDotMxfp8, dot_needs_avx512bf16<QuantFormat::mxfp8>},
 
     {"f32.avx512", &avx512::kDotF32, dot_needs_avx512<QuantFormat::f32>},
     {"f16.avx512", &avx512::kDotF16, dot_needs_avx512<QuantFormat::f16>},

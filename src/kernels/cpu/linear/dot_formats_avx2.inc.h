@@ -18,6 +18,7 @@ struct FloatX {
   static constexpr std::int64_t kVector = 8;
   static constexpr std::int64_t kStep = kVectors * kVector;
   static constexpr std::int64_t kBlockRows = 1;
+  static constexpr int kScaleVectors = 0;
   struct Decoded {
     __m256 v[kVectors];
   };

@@ -2,6 +2,7 @@
 //   Element, Vector, load(), store()   of packed x and of the panel; kVector elements in a Vector
 //   kStep                              columns that are decoded together, into kVectors vectors
 //   kBlockRows                         rows that share their block scales
+//   kScaleVectors                      1 where the panel holds scales too: a vector of floats a step, by which its products are multiplied
 //   kFewTokens                         up to which decoding in registers, for a few of them at a time, is faster (measured)
 //   Scales scales(row, col, cols)      block scales of the kGroupSteps steps from column `col` on; those from `cols` on are not read
 //   Decoded decode(row, col, s, j)     step j of that group, which starts at `col`
@@ -25,6 +26,7 @@ struct FloatX {
   static constexpr std::int64_t kVector = 16;
   static constexpr std::int64_t kStep = kVectors * kVector;
   static constexpr std::int64_t kBlockRows = 1;
+  static constexpr int kScaleVectors = 0;
   struct Decoded {
     __m512 v[kVectors];
   };
