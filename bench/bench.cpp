@@ -1,5 +1,5 @@
-// reckoner-bench: decode and prefill of a slice of GLM-5, whole and op by op, each figure beside what this machine can do at most,
-// measured in the same run.
+// reckoner-bench: decode and prefill of a slice of GLM-5, whole and op by op, and a linear layer in each weight format; each figure beside
+// what this machine can do at most, measured in the same run.
 //
 // Counters: GB/s and bandwidth_share (of the read bandwidth), GFLOPS and peak_share (of the multiply-add peak: BF16 in `fast` where the
 // processor has it, else float), tokens/s.
@@ -12,6 +12,8 @@
 
 #include "kernels/cpu/catalogue.h"
 #include "kernels/cpu/machine/machine.h"
+#include "matrix.h"
+#include "quant/format.h"
 #include "slice.h"
 
 namespace reckoner {
@@ -77,7 +79,33 @@ void one_op(benchmark::State& state, Bench& bench, std::string_view op, Precisio
   report(state, bench, cost, tokens, bench.bandwidth);
 }
 
+void linear_layer(benchmark::State& state, Bench& bench, QuantFormat format, Precision precision, std::int64_t tokens) {
+  bench.slice.reset();  // for memory
+  bench.precision = precision;
+  MatrixBench layer(bench.pool, bench.device, cpu_catalogue(), format, precision, tokens);
+  layer.run();
+  const double before = measure_read_bandwidth(bench.pool);
+  for (auto _ : state) layer.run();
+  report(state, bench, layer.cost(), tokens, std::max(before, measure_read_bandwidth(bench.pool)));
+  state.SetLabel(std::string(layer.kernel()));
+}
+
 std::string_view name(Precision precision) { return precision == Precision::exact ? "exact" : "fast"; }
+
+void add_formats(Bench& bench) {
+  for (const Precision precision : {Precision::fast, Precision::exact}) {
+    for (const FormatInfo& format : formats()) {
+      for (const std::int64_t tokens : {1, 256}) {
+        benchmark::RegisterBenchmark(
+            fmt::format("linear/{}/{}/tokens:{}", format.name, name(precision), tokens).c_str(),
+            [&bench, &format, precision, tokens](benchmark::State& state) { linear_layer(state, bench, format.format, precision, tokens); })
+            ->UseRealTime()
+            ->Unit(benchmark::kMillisecond)
+            ->Iterations(tokens == 1 ? 10 : 1);
+      }
+    }
+  }
+}
 
 void add_benchmarks(Bench& bench) {
   using benchmark::RegisterBenchmark;
@@ -129,6 +157,7 @@ int main(int argc, char** argv) {
   benchmark::AddCustomContext(
       "multiply-add peak", fmt::format("{:.0f} GFLOPS float, {:.0f} GFLOPS BF16", 2 * bench.peaks.f32 / 1e9, 2 * bench.peaks.bf16 / 1e9));
   reckoner::add_benchmarks(bench);
+  reckoner::add_formats(bench);
   benchmark::RunSpecifiedBenchmarks();
   if (bench.slice) {
     fmt::print("resident: {:.0f} MB = weights {:.0f} + cache {:.0f} + rest {:.0f} MB\n", reckoner::resident_mb(),

@@ -106,7 +106,7 @@ Slice::Slice(ThreadPool& pool, const Catalogue& catalogue, const DeviceInfo& dev
   });
   const StepLimits limits{.max_tokens = kChunk, .max_samples = 1, .max_context = max_context};
   runner_ = std::make_unique<StepRunner>(model_, catalogue, device, pool, precision, limits);
-  cache_ = std::make_unique<KvPool>(kv_layout(model_.config, precision), KvPool::pages_for(max_context));
+  cache_ = std::make_unique<KvPool>(runner_->cache_layout(), KvPool::pages_for(max_context));
   const CacheView& view = cache_->layout().latent.front();
   fill_random({.data = view.base, .dtype = view.dtype, .shape = {cache_bytes() / size_bytes(view.dtype)}}, pool);
   pages_ = *cache_->allocate(cache_->pages());

@@ -93,6 +93,13 @@ void MappedFile::prefetch(std::int64_t offset, std::int64_t size) const {
   for (std::size_t at = first; at < begin + length; at += page) static_cast<void>(*const_cast<const volatile std::byte*>(data_ + at));
 }
 
+void MappedFile::drop(std::int64_t offset, std::int64_t size) const {
+  const auto begin = static_cast<std::size_t>(std::clamp<std::int64_t>(offset, 0, size_bytes()));
+  const auto length = static_cast<std::size_t>(std::clamp<std::int64_t>(size, 0, size_bytes() - static_cast<std::int64_t>(begin)));
+  const std::size_t first = begin / page_bytes() * page_bytes();
+  if (length > 0) ::madvise(const_cast<std::byte*>(data_) + first, begin + length - first, MADV_DONTNEED);
+}
+
 bool is_lfs_pointer(std::span<const std::byte> bytes) {
   constexpr std::string_view kStart = "version https://git-lfs.github.com/spec/";
   return bytes.size() >= kStart.size() && std::memcmp(bytes.data(), kStart.data(), kStart.size()) == 0;

@@ -32,6 +32,9 @@ class MappedFile {
   // Reads the pages of [offset, offset + size) in now; the part outside the file is ignored. Returns when they are in memory.
   void prefetch(std::int64_t offset, std::int64_t size) const;
 
+  // Takes the pages that hold any of [offset, offset + size) out of this process's memory; touching them reads them again.
+  void drop(std::int64_t offset, std::int64_t size) const;
+
  private:
   MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
 

@@ -21,7 +21,7 @@ class Generation {
     if (answer_.tokens.empty()) first_ = last_;
     answer_.tokens.push_back(event.token);
     // The token that ends an answer is a signal, not text.
-    if (event.finish != FinishReason::stop || special_tokens_ == SpecialTokens::kKeep) {
+    if (event.finish != FinishReason::stop || special_tokens_ == SpecialTokens::keep) {
       const TextPiece piece = TRY(stream_.push(static_cast<TokenId>(event.token)));
       if (piece.stopped_by) answer_.finish_reason = "stop";
       TRY(give(splitter_.push(piece.text)));

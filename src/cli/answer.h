@@ -16,7 +16,7 @@ namespace reckoner {
 struct AnswerRequest {
   Request request;
   std::vector<std::string> stop_strings;
-  SpecialTokens special_tokens = SpecialTokens::kSkip;
+  SpecialTokens special_tokens = SpecialTokens::skip;
   ReasoningSplitter::Start start = ReasoningSplitter::Start::answer;
   InjectedFault fault;  // its `request` is filled in
 };

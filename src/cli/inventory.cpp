@@ -67,7 +67,7 @@ Inventory take_inventory(Model& model) {
 Result<MemoryNeeds> memory_needs(const Session& session, const LimitOptions& limits) {
   const Model& model = *session.model;
   MemoryNeeds needs{.weight_bytes = model.weight_bytes,
-                    .cache_bytes_per_token = kv_layout(model.config, session.precision).bytes_per_token(),
+                    .cache_bytes_per_token = kv_layout(model.config, session.precision, session.cache_type).bytes_per_token(),
                     .free_bytes = free_memory_bytes()};
   const std::int64_t longest = model.config.max_position_embeddings;
   // An inspection may ask for more than this machine holds, but not for more than the model was made for.
@@ -80,7 +80,10 @@ Result<MemoryNeeds> memory_needs(const Session& session, const LimitOptions& lim
   needs.chunk = std::min(limits.chunk, context.tokens);
   needs.cache_bytes = (context.tokens + kPageTokens - 1) / kPageTokens * kPageTokens * needs.cache_bytes_per_token;
   const StepRunner runner(model, cpu_catalogue(), session.device, *session.pool, session.precision,
-                          {.max_tokens = std::max<std::int64_t>(2, needs.chunk), .max_samples = 1, .max_context = context.tokens});
+                          {.max_tokens = std::max<std::int64_t>(2, needs.chunk),
+                           .max_samples = 1,
+                           .max_context = context.tokens,
+                           .cache_type = session.cache_type});
   needs.workspace_bytes = runner.planned_bytes();
   return needs;
 }

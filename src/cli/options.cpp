@@ -44,10 +44,19 @@ void add_machine_options(CLI::App& app, MachineOptions& options) {
                   ->option_text("SET")
                   ->group("Machine"),
               {"auto", "avx512", "avx2", "scalar"});
+  accept_only(app.add_option("--kv-cache-dtype", options.cache_type,
+                             "What the KV cache is kept in; auto: float in exact,\nbf16 in fast (default: auto)")
+                  ->option_text("auto|bf16|fp8")
+                  ->group("Machine"),
+              {"auto", "bf16", "fp8"});
   app.add_option("--accept", options.accept, "Serve in spite of this error of `reckoner lint`; may be\nrepeated")
       ->option_text("ID")
       ->allow_extra_args(false)
       ->group("Machine");
+}
+
+KvCacheType cache_type_from(const std::string& name) {
+  return name == "fp8" ? KvCacheType::fp8 : name == "bf16" ? KvCacheType::bf16 : KvCacheType::automatic;
 }
 
 void add_context_option(CLI::App& app, LimitOptions& options) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/parser_forward.h"
+#include "model/kv_layout.h"
 #include "ops/op.h"
 
 namespace reckoner {
@@ -15,9 +16,10 @@ struct MachineOptions {
   std::int64_t threads = 0;  // 0: usable_cores()
   std::string precision = "fast";
   std::string kernels = "auto";
+  std::string cache_type = "auto";
   std::vector<std::string> accept;  // ids of lint errors to serve in spite of
 };
-// --threads, --precision, --kernels and --accept; the default of --precision is what `options` says.
+// --threads, --precision, --kernels, --kv-cache-dtype and --accept; the default of --precision is what `options` says.
 void add_machine_options(CLI::App& app, MachineOptions& options);
 
 struct LimitOptions {
@@ -33,6 +35,7 @@ void accept_only(CLI::Option* option, std::initializer_list<const char*> values)
 // Accepts only whole numbers in [low, high].
 void accept_range(CLI::Option* option, std::int64_t low, std::int64_t high);
 
+KvCacheType cache_type_from(const std::string& name);
 inline Precision precision_from(const std::string& name) { return name == "exact" ? Precision::exact : Precision::fast; }
 
 }  // namespace reckoner

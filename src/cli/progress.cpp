@@ -14,14 +14,16 @@ void ProgressBar::show_bytes(std::int64_t done, std::int64_t total) {
   constexpr std::int64_t kWidth = 30;
   const double share = total > 0 ? std::min(1.0, static_cast<double>(done) / static_cast<double>(total)) : 0;
   const auto filled = static_cast<std::size_t>(share * kWidth);
-  console_.plain(fmt::format("\r{} [{:-<{}}] {:3.0f} %  {} of {} ", label_, std::string(filled, '#'), kWidth, 100 * share,
-                             bytes_text(static_cast<double>(done)), bytes_text(static_cast<double>(total))));
+  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+  console_.plain(fmt::format("\r{} [{:-<{}}] {:3.0f} %  {} of {}, {:.2f} GB/s ", label_, std::string(filled, '#'), kWidth, 100 * share,
+                             bytes_text(static_cast<double>(done)), bytes_text(static_cast<double>(total)),
+                             static_cast<double>(done) / 1e9 / seconds));
   drawn_ = true;
 }
 
 void ProgressBar::clear() {
   if (!drawn_) return;
-  console_.plain(fmt::format("\r{:{}}\r", "", label_.size() + 70));
+  console_.plain(fmt::format("\r{:{}}\r", "", label_.size() + 80));
   drawn_ = false;
 }
 

@@ -24,7 +24,8 @@ class ProgressBar {
   using Clock = std::chrono::steady_clock;
   Console& console_;
   std::string label_;
-  Clock::time_point next_ = Clock::now() + std::chrono::milliseconds(300);
+  Clock::time_point start_ = Clock::now();
+  Clock::time_point next_ = start_ + std::chrono::milliseconds(300);
   bool drawn_ = false;
 };
 

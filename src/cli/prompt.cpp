@@ -94,7 +94,7 @@ Status report_inert_no_think(const Tokenizer& tokenizer, const std::string& mess
   const TemplateInputs without_flag = TRY(inputs_with(without, ""));
   const std::string one = TRY(render(tokenizer, messages_json, with_flag));
   const std::string other = TRY(render(tokenizer, messages_json, without_flag));
-  if (one == other) console.note("--no-think has no effect: this model's chat template does not look at enable_thinking");
+  if (one == other) console.note("--no-think has no effect: this model's prompt is the same without it");
   return {};
 }
 

@@ -35,17 +35,19 @@ struct Run {
 Result<EngineLimits> choose_limits(Run& run) {
   const Model& model = *run.session.model;
   const ContextChoice context =
-      TRY(choose_context(run.options.limits.context, {.longest = model.config.max_position_embeddings,
-                                                      .bytes_per_token = kv_layout(model.config, run.session.precision).bytes_per_token(),
-                                                      .weight_bytes = model.weight_bytes,
-                                                      .free_bytes = free_memory_bytes()}));
+      TRY(choose_context(run.options.limits.context,
+                         {.longest = model.config.max_position_embeddings,
+                          .bytes_per_token = kv_layout(model.config, run.session.precision, run.session.cache_type).bytes_per_token(),
+                          .weight_bytes = model.weight_bytes,
+                          .free_bytes = free_memory_bytes()}));
   run.context = context.tokens;
   run.session.settings.push_back({"context", fmt::format("{} tokens", context.tokens), "", context.why});
   run.session.settings.push_back({"prompt chunk", fmt::format("{} tokens", run.options.limits.chunk), "", ""});
   return EngineLimits{.max_context = context.tokens,
                       .cache_tokens = context.tokens,
                       .max_sequences = 1,
-                      .max_step_tokens = std::max<std::int64_t>(2, std::min(run.options.limits.chunk, context.tokens))};
+                      .max_step_tokens = std::max<std::int64_t>(2, std::min(run.options.limits.chunk, context.tokens)),
+                      .cache_type = run.session.cache_type};
 }
 
 void print_settings(const Run& run) {
@@ -99,7 +101,7 @@ Result<AnswerRequest> make_request(const Run& run, const std::string& prompt) {
   const std::vector<TokenId> ids = TRY(run.tokenizer.encode(prompt));
   AnswerRequest request{.request = {.prompt = {ids.begin(), ids.end()}, .sampling = run.sampling.params, .max_tokens = options.max_tokens},
                         .stop_strings = options.stop,
-                        .special_tokens = options.show_special ? SpecialTokens::kKeep : SpecialTokens::kSkip,
+                        .special_tokens = options.show_special ? SpecialTokens::keep : SpecialTokens::skip,
                         .start = options.raw ? ReasoningSplitter::Start::answer : ReasoningSplitter::start_after(prompt),
                         .fault = run.fault};
   for (const std::int64_t id : run.session.model->config.eos_token_ids)

@@ -34,7 +34,10 @@ void choose_kernels(Session& session, const std::string& asked, Console& console
 }  // namespace
 
 Result<Session> open_session(const std::string& model, const MachineOptions& options, Console& console) {
-  Session session{.name = model, .precision = precision_from(options.precision), .precision_name = options.precision};
+  Session session{.name = model,
+                  .precision = precision_from(options.precision),
+                  .precision_name = options.precision,
+                  .cache_type = cache_type_from(options.cache_type)};
   session.folder = TRY(resolve_model(model));
   session.model = TRY(open_model(session.folder));
   const std::int64_t threads = options.threads > 0 ? options.threads : usable_cores();
@@ -42,6 +45,11 @@ Result<Session> open_session(const std::string& model, const MachineOptions& opt
   session.settings.push_back({"model folder", session.folder.string(), "", ""});
   session.settings.push_back({"precision", session.precision_name, "",
                               session.precision == Precision::exact ? "activations stay float" : "kernels may round activations to BF16"});
+  const bool asks_for_fp8 = session.model->quant.kv_cache == "FP8" && session.cache_type == KvCacheType::automatic;
+  session.settings.push_back({"KV cache", std::string(cache_name(session.precision, session.cache_type)), "",
+                              session.cache_type != KvCacheType::automatic ? "--kv-cache-dtype"
+                              : asks_for_fp8                               ? "the checkpoint was made for FP8: --kv-cache-dtype fp8"
+                                                                           : "as the precision asks for"});
   session.settings.push_back(
       {"threads", std::to_string(threads), "", options.threads > 0 ? "--threads" : "the cores that this process may use"});
   choose_kernels(session, options.kernels, console);

@@ -10,6 +10,7 @@
 #include "cli/console.h"
 #include "cli/options.h"
 #include "diagnose/lint/finding.h"
+#include "model/kv_layout.h"
 #include "model/loader.h"
 #include "tensor/device_info.h"
 
@@ -21,6 +22,7 @@ struct Session {
   std::unique_ptr<Model> model;
   Precision precision = Precision::fast;
   std::string precision_name;
+  KvCacheType cache_type = KvCacheType::automatic;
   DeviceInfo device;    // what kernels may use
   std::string kernels;  // the same as a word: "avx512", "avx2", "scalar"
   std::unique_ptr<ThreadPool> pool;

@@ -25,5 +25,6 @@ extern const Subcommand kVerify;
 extern const Subcommand kInspect;
 extern const Subcommand kLint;
 extern const Subcommand kTokenize;
+extern const Subcommand kQuantize;
 
 }  // namespace reckoner

@@ -35,7 +35,7 @@ struct VerifyOptions {
 };
 
 // Room for the longest case with its answer, and logits for every row of a step.
-StepLimits limits_for(const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks) {
+StepLimits limits_for(const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks, KvCacheType cache_type) {
   constexpr std::int64_t kMaxStep = 2048;
   std::int64_t longest = 1;
   std::int64_t context = 1;
@@ -46,7 +46,7 @@ StepLimits limits_for(const std::vector<ReferenceCase>& cases, const std::vector
   }
   const std::int64_t asked = std::min(longest, *std::max_element(chunks.begin(), chunks.end()));
   const std::int64_t step = std::max(std::min(longest, kMaxStep), asked);
-  return {.max_tokens = step, .max_samples = step, .max_context = context};
+  return {.max_tokens = step, .max_samples = step, .max_context = context, .cache_type = cache_type};
 }
 
 // Without those that come to the same for a case this short.
@@ -58,6 +58,10 @@ std::vector<std::int64_t> chunks_for(const ReferenceCase& reference, std::vector
 }
 
 Result<int> verify_model(const VerifyOptions& options, Console& console) {
+  if (options.machine.cache_type == "bf16" && options.machine.precision == "exact") {
+    return Error{"--kv-cache-dtype bf16: exact is held to bounds that only a float cache keeps",
+                 "add --precision fast, whose cache is BF16 anyway, or leave the cache as it is"};
+  }
   const Session session = TRY(open_session(options.model, options.machine, console));
   TRY(check_accepted(session, options.machine));
   const std::vector<ReferenceCase> cases = TRY(read_reference(options.reference, session.model->config));
@@ -65,7 +69,8 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
   console.note(fmt::format("{}: {} of weights in {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
                            seconds_text(load_s)));
   const std::vector<std::int64_t> chunks = options.chunks.empty() ? std::vector<std::int64_t>{0, 37, 1} : options.chunks;
-  StepRunner runner(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision, limits_for(cases, chunks));
+  StepRunner runner(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision,
+                    limits_for(cases, chunks, session.cache_type));
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
     for (VerifyCase& result : verify(runner, {reference}, chunks_for(reference, chunks))) results.push_back(std::move(result));

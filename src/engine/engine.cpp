@@ -12,8 +12,11 @@ Engine::Engine(const Model& model, const Catalogue& catalogue, const DeviceInfo&
     : vocab_(model.config.vocab_size),
       limits_(limits),
       runner_(model, catalogue, device, pool, precision,
-              {.max_tokens = limits.max_step_tokens, .max_samples = limits.max_sequences, .max_context = limits.max_context}),
-      cache_(kv_layout(model.config, precision), KvPool::pages_for(limits.cache_tokens)) {
+              {.max_tokens = limits.max_step_tokens,
+               .max_samples = limits.max_sequences,
+               .max_context = limits.max_context,
+               .cache_type = limits.cache_type}),
+      cache_(runner_.cache_layout(), KvPool::pages_for(limits.cache_tokens)) {
   CHECK(limits.max_step_tokens > limits.max_sequences, "each running sequence needs a row, and a prompt one more");
   runner_.use_cache(cache_.layout());
 }

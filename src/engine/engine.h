@@ -45,6 +45,7 @@ struct EngineLimits {
   std::int64_t cache_tokens = 4096;    // tokens of all sequences together
   std::int64_t max_sequences = 8;      // sequences that run at a time
   std::int64_t max_step_tokens = 256;  // rows of a step; longer prompts are read in chunks of at most this
+  KvCacheType cache_type = KvCacheType::automatic;
 };
 
 class Engine {

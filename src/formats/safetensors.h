@@ -76,6 +76,10 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+// What stands before the data region of a file of these tensors, one after the other (their `data` is not read): length and header, padded
+// so that the data region starts at a multiple of 8 bytes.
+std::string safetensors_header(std::span<const NamedTensor> tensors, const SafetensorsMetadata& metadata = {});
+
 // Writes the tensors in the order given, under a temporary name that is renamed at the end: a reader never sees half a file.
 // Errors: the folder cannot be written, the disk is full, a name occurs twice or is "__metadata__".
 Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors, const SafetensorsMetadata& metadata = {});

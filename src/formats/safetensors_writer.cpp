@@ -22,8 +22,7 @@ json::object header_entry(const Tensor& tensor, std::int64_t begin) {
           {"data_offsets", json::array{begin, begin + tensor.bytes()}}};
 }
 
-// The JSON header, padded with spaces so that the data region starts at a multiple of 8 bytes.
-std::string header_text(std::span<const NamedTensor> tensors, const SafetensorsMetadata& metadata) {
+std::string header_json(std::span<const NamedTensor> tensors, const SafetensorsMetadata& metadata) {
   json::object header;
   if (!metadata.empty()) {
     json::object& object = header["__metadata__"].emplace_object();
@@ -49,20 +48,21 @@ Status check_names(const std::filesystem::path& path, std::span<const NamedTenso
   return {};
 }
 
-void write_u64(std::ostream& out, std::uint64_t value) {
-  for (int byte = 0; byte < 8; ++byte) out.put(static_cast<char>(value >> (8 * byte) & 0xff));
-}
-
 }  // namespace
+
+std::string safetensors_header(std::span<const NamedTensor> tensors, const SafetensorsMetadata& metadata) {
+  const std::string header = header_json(tensors, metadata);
+  std::string text;
+  for (int byte = 0; byte < 8; ++byte) text += static_cast<char>(header.size() >> (8 * byte) & 0xff);
+  return text + header;
+}
 
 Status write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors, const SafetensorsMetadata& metadata) {
   TRY(check_names(path, tensors));
   // The process id keeps two writers of the same file apart; the last one to finish wins.
   const std::filesystem::path temporary = fmt::format("{}.{}.part", path.string(), ::getpid());
   std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  const std::string header = header_text(tensors, metadata);
-  write_u64(out, header.size());
-  out << header;
+  out << safetensors_header(tensors, metadata);
   for (const NamedTensor& entry : tensors) out.write(reinterpret_cast<const char*>(entry.tensor.data), entry.tensor.bytes());
   out.close();
   std::error_code failure;

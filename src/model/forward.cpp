@@ -34,7 +34,7 @@ Tensor Forward::linear(const Tensor& x, const Weight& w, Precision with) {
 
 StepRunner::StepRunner(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
                        const StepLimits& limits)
-    : model_(model), precision_(precision), limits_(limits), ops_(catalogue, device, pool), cache_(kv_layout(model.config, precision)) {
+    : model_(model), precision_(precision), limits_(limits), ops_(catalogue, device, pool), cache_(cache_layout()) {
   const std::vector<float> frequencies = rope_frequencies(model.config);
   const auto pairs = static_cast<std::int64_t>(frequencies.size());
   frequencies_storage_ = Buffer(pairs * size_bytes(DType::f32));
@@ -113,7 +113,8 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
     f.tap("hidden", layer, hidden);
     // Blocks return tensors in scratch; the previous one was consumed by the norm, so its memory is free again.
     const Arena::Scope attention_scope(arena_);
-    branch = mla_attention(f, weights, layer, normalised, c.is_sparse_attention() ? &selection : nullptr);
+    branch = c.is_mla() ? mla_attention(f, weights, layer, normalised, c.is_sparse_attention() ? &selection : nullptr)
+                        : grouped_attention(f, weights, layer, normalised);
     norm(branch, weights.post_attention_norm, GuardPlace::attention(layer));
     branch = c.mlp_kinds[static_cast<std::size_t>(layer)] == MlpKind::sparse ? moe(f, weights.moe, layer, normalised)
                                                                              : mlp(f, weights.mlp, normalised);

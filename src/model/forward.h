@@ -94,6 +94,7 @@ struct StepLimits {
   std::int64_t max_tokens = 256;    // rows of a step
   std::int64_t max_samples = 8;     // rows with logits
   std::int64_t max_context = 4096;  // tokens of a sequence
+  KvCacheType cache_type = KvCacheType::automatic;
 };
 
 struct StepOutput {
@@ -114,6 +115,8 @@ class StepRunner {
   const StepLimits& limits() const { return limits_; }
   Precision precision() const { return precision_; }
   const ModelConfig& config() const { return model_.config; }
+  // Of the cache that steps expect; not placed anywhere yet.
+  KvLayout cache_layout() const { return kv_layout(model_.config, precision_, limits_.cache_type); }
   // What a step of `tokens` rows, one of them sampled, does at a context of `context` tokens, op by op, and which kernels do it. At most
   // the limits.
   std::vector<Ops::Call> plan(std::int64_t tokens, std::int64_t context);

@@ -14,7 +14,7 @@ Status check(const IndexSelectArgs& args) {
   TRY(expect_tensor(op, "q", args.q, DType::f32, args.q.shape));
   TRY(expect_tensor(op, "weights", args.weights, DType::f32, {tokens, args.q.dim(1)}));
   TRY(expect_tensor(op, "places.positions", args.places.positions, DType::i32, {tokens}));
-  TRY(expect_that(args.keys.row_elements == args.q.dim(2), op, "a cache row must hold index_dim elements"));
+  TRY(expect_cache(op, args.keys, args.q.dim(2), "a cache row must hold index_dim elements"));
   TRY(expect_tensor(op, "selection.counts", args.selection.counts, DType::i32, {tokens}));
   return expect_tensor(op, "selection.positions", args.selection.positions, DType::i32, {tokens, args.selection.positions.dim(1)});
 }

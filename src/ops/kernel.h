@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "ops/attend_grouped.h"
 #include "ops/attend_latent.h"
 #include "ops/index_select.h"
 #include "ops/latent.h"
@@ -45,9 +46,9 @@ struct Kernel {
 
 // The vocabulary. Applies a template to each op's Args.
 template <template <class...> class Template>
-using ForEachOp =
-    Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs, RopeHeadsArgs,
-             StoreLatentArgs, StoreIndexKeyArgs, IndexSelectArgs, AttendLatentArgs, SiluMulArgs, RouteArgs, CombineArgs, GatherRowsArgs>;
+using ForEachOp = Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs,
+                           RopeHeadsArgs, StoreLatentArgs, StoreIndexKeyArgs, StoreRowsArgs, IndexSelectArgs, AttendLatentArgs,
+                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs>;
 
 template <class... Args>
 struct KernelLists {

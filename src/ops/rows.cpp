@@ -57,4 +57,19 @@ void reference(const SiluMulArgs& args) {
   }
 }
 
+Status check(const AddBiasArgs& args) {
+  TRY(expect_that(args.x.shape.rank() == 2, AddBiasArgs::kName, "x must be [rows, width]"));
+  TRY(expect_tensor(AddBiasArgs::kName, "x", args.x, DType::f32, args.x.shape));
+  return expect_tensor(AddBiasArgs::kName, "bias", args.bias, DType::f32, {args.x.dim(1)});
+}
+
+Cost cost(const AddBiasArgs& args) {
+  return {.bytes = 2.0 * static_cast<double>(args.x.bytes()), .multiply_adds = static_cast<double>(args.x.shape.elements())};
+}
+
+void reference(const AddBiasArgs& args) {
+  const std::int64_t width = args.x.dim(1);
+  for (std::int64_t i = 0; i < args.x.shape.elements(); ++i) args.x.f32()[i] += args.bias.f32()[i % width];
+}
+
 }  // namespace reckoner

@@ -1,4 +1,4 @@
-// embed, gather_rows and silu_mul: the ops that only move or map elements.
+// embed, gather_rows, silu_mul and add_bias: the ops that only move or map elements.
 #pragma once
 
 #include "ops/op.h"
@@ -35,6 +35,15 @@ struct SiluMulArgs {
   Key key() const { return {}; }
 };
 
+// x += bias, for every row
+struct AddBiasArgs {
+  static constexpr std::string_view kName = "add_bias";
+  Tensor x;     // [rows, width] f32; in place
+  Tensor bias;  // [width] f32
+
+  Key key() const { return {}; }
+};
+
 Status check(const EmbedArgs& args);
 Cost cost(const EmbedArgs& args);
 void reference(const EmbedArgs& args);
@@ -46,5 +55,9 @@ void reference(const GatherRowsArgs& args);
 Status check(const SiluMulArgs& args);
 Cost cost(const SiluMulArgs& args);
 void reference(const SiluMulArgs& args);
+
+Status check(const AddBiasArgs& args);
+Cost cost(const AddBiasArgs& args);
+void reference(const AddBiasArgs& args);
 
 }  // namespace reckoner

@@ -21,7 +21,7 @@ Status check(const StoreLatentArgs& args) {
   TRY(expect_tensor(op, "weight", args.weight, DType::f32, {args.kv.dim(1) - 2 * pairs}));
   TRY(expect_tensor(op, "cosine", args.cosine, DType::f32, {tokens, pairs}));
   TRY(expect_tensor(op, "sine", args.sine, DType::f32, {tokens, pairs}));
-  TRY(expect_that(args.cache.row_elements == args.kv.dim(1), op, "a cache row must hold latent + rope elements"));
+  TRY(expect_cache(op, args.cache, args.kv.dim(1), "a cache row must hold latent + rope elements"));
   return check_places(op, args.places, tokens);
 }
 
@@ -43,7 +43,7 @@ void reference(const StoreLatentArgs& args) {
     for (std::int64_t i = 0; i < width; ++i) row[static_cast<std::size_t>(i)] = i < latent ? kv[i] * inverse * args.weight.f32()[i] : kv[i];
     rotate(row.data() + latent, args.cosine.f32() + token * pairs, args.sine.f32() + token * pairs, pairs, args.layout);
     std::byte* at = args.cache.row(args.places.pages[static_cast<std::size_t>(token)], args.places.positions.i32()[token]);
-    write_row(args.cache, at, 0, width, row.data());
+    write_row(args.cache, at, row.data());
   }
 }
 
@@ -58,7 +58,7 @@ Status check(const StoreIndexKeyArgs& args) {
   TRY(expect_tensor(op, "bias", args.bias, DType::f32, {width}));
   TRY(expect_tensor(op, "cosine", args.cosine, DType::f32, {tokens, args.cosine.dim(1)}));
   TRY(expect_tensor(op, "sine", args.sine, DType::f32, args.cosine.shape));
-  TRY(expect_that(args.cache.row_elements == width, op, "a cache row must hold index_dim elements"));
+  TRY(expect_cache(op, args.cache, width, "a cache row must hold index_dim elements"));
   return check_places(op, args.places, tokens);
 }
 
@@ -83,7 +83,26 @@ void reference(const StoreIndexKeyArgs& args) {
     }
     rotate(row.data(), args.cosine.f32() + token * pairs, args.sine.f32() + token * pairs, pairs, args.layout);
     std::byte* at = args.cache.row(args.places.pages[static_cast<std::size_t>(token)], args.places.positions.i32()[token]);
-    write_row(args.cache, at, 0, width, row.data());
+    write_row(args.cache, at, row.data());
+  }
+}
+
+Status check(const StoreRowsArgs& args) {
+  constexpr std::string_view op = StoreRowsArgs::kName;
+  TRY(expect_that(args.x.shape.rank() == 2, op, "x must be [tokens, width]"));
+  TRY(expect_tensor(op, "x", args.x, DType::f32, args.x.shape));
+  TRY(expect_cache(op, args.cache, args.x.dim(1), "a cache row must be as wide as x"));
+  return check_places(op, args.places, args.x.dim(0));
+}
+
+Cost cost(const StoreRowsArgs& args) {
+  return {.bytes = static_cast<double>(args.x.bytes() + args.x.dim(0) * args.cache.row_bytes()), .multiply_adds = 0};
+}
+
+void reference(const StoreRowsArgs& args) {
+  for (std::int64_t token = 0; token < args.x.dim(0); ++token) {
+    std::byte* at = args.cache.row(args.places.pages[static_cast<std::size_t>(token)], args.places.positions.i32()[token]);
+    write_row(args.cache, at, args.x.f32() + token * args.x.dim(1));
   }
 }
 

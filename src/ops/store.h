@@ -1,4 +1,4 @@
-// store_latent and store_index_key: what a layer keeps of a token, normalised, rotated and written into its cache row.
+// store_latent, store_index_key and store_rows: what a layer keeps of a token, written into its cache row.
 #pragma once
 
 #include "ops/op.h"
@@ -38,6 +38,16 @@ struct StoreIndexKeyArgs {
   Key key() const { return {}; }
 };
 
+// cache row = x (the keys, or the values, of all heads).
+struct StoreRowsArgs {
+  static constexpr std::string_view kName = "store_rows";
+  Tensor x;  // [tokens, width] f32
+  TokenPlaces places;
+  CacheView cache;  // rows of width elements
+
+  Key key() const { return {}; }
+};
+
 Status check(const StoreLatentArgs& args);
 Cost cost(const StoreLatentArgs& args);
 void reference(const StoreLatentArgs& args);
@@ -45,5 +55,9 @@ void reference(const StoreLatentArgs& args);
 Status check(const StoreIndexKeyArgs& args);
 Cost cost(const StoreIndexKeyArgs& args);
 void reference(const StoreIndexKeyArgs& args);
+
+Status check(const StoreRowsArgs& args);
+Cost cost(const StoreRowsArgs& args);
+void reference(const StoreRowsArgs& args);
 
 }  // namespace reckoner

@@ -2,7 +2,7 @@
 // low nibble of byte b, 2b + 1 the high one.
 #pragma once
 
-#include <cmath>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,16 +10,16 @@ namespace reckoner {
 
 inline constexpr float kE2M1[16] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 
-// The code nearest to a value; ties to the even code; beyond 6 it is 6.
+// The code nearest to a value; ties to the even code; beyond 6 it is 6. Counts the midpoints passed, where a tie passes the one below an
+// even code.
 inline unsigned nearest_e2m1(float value) {
-  const float magnitude = std::fabs(value);
-  unsigned best = 0;
-  for (unsigned code = 1; code < 8; ++code) {
-    const float distance = std::fabs(magnitude - kE2M1[code]);
-    const float best_distance = std::fabs(magnitude - kE2M1[best]);
-    if (distance < best_distance || (distance == best_distance && code % 2 == 0)) best = code;
-  }
-  return best | (std::signbit(value) ? 8u : 0u);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto magnitude = std::bit_cast<float>(bits & 0x7fffffffu);
+  const unsigned code = static_cast<unsigned>(magnitude > 0.25f) + static_cast<unsigned>(magnitude >= 0.75f) +
+                        static_cast<unsigned>(magnitude > 1.25f) + static_cast<unsigned>(magnitude >= 1.75f) +
+                        static_cast<unsigned>(magnitude > 2.5f) + static_cast<unsigned>(magnitude >= 3.5f) +
+                        static_cast<unsigned>(magnitude > 5.0f);
+  return code | (bits >> 31 << 3);
 }
 
 inline unsigned nibble(const std::byte* row, std::int64_t col) {

@@ -86,7 +86,7 @@ Result<std::optional<Weight>> resolve_channel(const WeightQuery& query) {
   const std::byte* data = TRY(need_data(query, kChannelName));
   Weight weight{.format = QuantFormat::fp8_channel, .rows = query.rows, .cols = query.cols, .data = data, .name = query.module};
   if (found->shape.elements() == 1 && query.rows > 1) {
-    const float scale = TRY(need_scale(query, ".weight_scale", "FP8 (per tensor)"));
+    const float scale = TRY(need_scale(query, ".weight_scale", "FP8 (per tensor)", {DType::f32, DType::bf16, DType::f16}));
     const Buffer& owner = query.owners.emplace_back(query.rows * size_bytes(DType::f32));
     std::fill_n(owner.tensor(DType::f32, {query.rows}).f32(), query.rows, scale);
     weight.scales = owner.data();

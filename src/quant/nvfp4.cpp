@@ -35,7 +35,7 @@ Result<std::optional<Weight>> resolve(const WeightQuery& query) {
   }
   const Tensor* data = TRY(need_part(query, suffix, kName, {DType::u8}, {{query.rows, query.cols / 2}}));
   const Tensor* scales = TRY(need_part(query, ".weight_scale", kName, {DType::f8_e4m3}, {{query.rows, query.cols / kNvfp4Block}}));
-  const float scale = TRY(need_scale(query, is_modelopt ? ".weight_scale_2" : ".weight_global_scale", kName));
+  const float scale = TRY(need_scale(query, is_modelopt ? ".weight_scale_2" : ".weight_global_scale", kName, {DType::f32}));
   // They belong to the format; needed only where activations are quantised to FP4 too.
   find_part(query, is_modelopt ? ".input_scale" : ".input_global_scale");
   return std::optional(Weight{.format = QuantFormat::nvfp4,

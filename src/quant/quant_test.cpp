@@ -325,9 +325,7 @@ TEST(Formats, PackKeepsWhatTheFormatCanHold) {
   for (const FormatInfo& format : formats()) {
     SCOPED_TRACE(format.name);
     const PackedMatrix packed(format.format, "m", values, kRows, kCols);
-    if (format.find_bad_scale != nullptr) {
-      EXPECT_FALSE(format.find_bad_scale(packed.weight(), 0, kRows).has_value());
-    }
+    if (format.find_bad_scale != nullptr) { EXPECT_FALSE(format.find_bad_scale(packed.weight(), 0, kRows).has_value()); }
     const std::vector<float> back = all_of(packed.weight());
     float largest = 0;
     for (const float value : values) largest = std::max(largest, std::fabs(value));

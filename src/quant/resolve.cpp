@@ -64,8 +64,8 @@ float element_as_f32(const Tensor& tensor, std::int64_t index) {
   }
 }
 
-Result<float> need_scale(const WeightQuery& query, std::string_view suffix, std::string_view format) {
-  const Tensor* tensor = TRY(need_part(query, suffix, format, {DType::f32, DType::bf16, DType::f16}, {Shape{}, Shape{1}, Shape{1, 1}}));
+Result<float> need_scale(const WeightQuery& query, std::string_view suffix, std::string_view format, std::initializer_list<DType> dtypes) {
+  const Tensor* tensor = TRY(need_part(query, suffix, format, dtypes, {Shape{}, Shape{1}, Shape{1, 1}}));
   const float scale = element_as_f32(*tensor, 0);
   if (std::isfinite(scale) && scale > 0) return scale;
   return Error{

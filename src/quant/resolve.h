@@ -22,17 +22,17 @@ Error part_error(const WeightQuery& query, std::string_view suffix, const std::s
 float element_as_f32(const Tensor& tensor, std::int64_t index);
 
 // The only element of a tensor-wide scale: finite and above zero, or an error.
-Result<float> need_scale(const WeightQuery& query, std::string_view suffix, std::string_view format);
+Result<float> need_scale(const WeightQuery& query, std::string_view suffix, std::string_view format, std::initializer_list<DType> dtypes);
 
 // All elements as F32 in memory of our own.
 const std::byte* as_f32(const WeightQuery& query, const Tensor& tensor);
 
 float largest_magnitude(std::span<const float> values);
 
-// `rows` x `row_bytes` zeros.
+// Filled with zeros.
 PackedTensor make_part(std::string_view suffix, DType dtype, const Shape& shape);
 
-// Whether such a scale cannot be right: nothing if it is finite and above zero; "0" only counts where `all_zero` says that it matters.
+// What a scale is that is not finite and above zero; nothing if it is.
 std::optional<std::string> scale_fault(float scale);
 
 }  // namespace reckoner

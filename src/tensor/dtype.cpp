@@ -69,26 +69,28 @@ std::uint8_t f32_to_e8m0_up(float value) {
 }
 
 float e4m3_to_f32(std::uint8_t bits) {
-  const float sign = (bits & 0x80u) != 0 ? -1.0f : 1.0f;
-  const int exponent = (bits >> 3) & 0xf;
-  const int mantissa = bits & 7;
-  if (exponent == 0xf && mantissa == 7) return std::numeric_limits<float>::quiet_NaN();
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), -9);
-  return sign * std::ldexp(static_cast<float>(8 | mantissa), exponent - 10);
+  const auto sign = static_cast<std::uint32_t>(bits & 0x80u) << 24;
+  const std::uint32_t code = bits & 0x7fu;
+  if (code == 0x7f) return std::numeric_limits<float>::quiet_NaN();
+  // From 2^-6 on the exponent is only biased otherwise (127 against 7); below, a code is a count of steps of 2^-9.
+  if (code >= 8) return std::bit_cast<float>(sign | ((code << 20) + (120u << 23)));
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(static_cast<float>(code) * 0x1p-9f));
 }
 
 std::uint8_t f32_to_e4m3(float value) {
-  if (std::isnan(value)) return 0x7f;
-  const std::uint8_t sign = std::signbit(value) ? 0x80 : 0;
-  const float magnitude = std::fabs(value);
-  if (magnitude >= 448.0f) return sign | 0x7e;
-  // The step between neighbours is 2^(e-3) in the binade of e, and 2^-9 below the smallest normal number, 2^-6.
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);  // magnitude in [2^(exponent-1), 2^exponent)
-  const int step = magnitude < 0x1p-6f ? -9 : exponent - 4;
-  const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -step)));  // 0..16, ties to even
-  if (step == -9) return sign | static_cast<std::uint8_t>(steps);                     // from zero on, a code is a count of steps
-  return sign | static_cast<std::uint8_t>(((step + 10) << 3) + (steps - 8));
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7fffffffu;
+  const std::uint32_t sign = bits >> 24 & 0x80u;
+  if (magnitude > 0x7f800000u) return 0x7f;
+  if (magnitude >= std::bit_cast<std::uint32_t>(448.0f)) return static_cast<std::uint8_t>(sign | 0x7e);
+  if (magnitude >= std::bit_cast<std::uint32_t>(0x1p-6f)) {
+    // Three bits of mantissa stay: half a step is added, a little less where the code is even. A carry moves on into the exponent.
+    const std::uint32_t rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1u);
+    return static_cast<std::uint8_t>(sign | ((rounded >> 20) - (120u << 3)));
+  }
+  // The step of floats around 2^14 is 2^-9: adding 2^14 rounds to it, ties to even, and leaves the count of steps in the last bits.
+  const auto steps = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0x1p14f) - std::bit_cast<std::uint32_t>(0x1p14f);
+  return static_cast<std::uint8_t>(sign | steps);
 }
 
 }  // namespace reckoner

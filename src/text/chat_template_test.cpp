@@ -57,7 +57,7 @@ TEST(ChatTemplate, TakesKwargsAndGenerationPrompt) {
   EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), "[gMASK]<sop><|user|>hi<|assistant|><think>");
   prompt.kwargs_json = R"({"enable_thinking": false})";
   EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), "[gMASK]<sop><|user|>hi<|assistant|></think>");
-  prompt.generation_prompt = GenerationPrompt::kNone;
+  prompt.generation_prompt = GenerationPrompt::none;
   EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), "[gMASK]<sop><|user|>hi");
 }
 
@@ -88,6 +88,18 @@ TEST(ChatTemplate, ToolArgumentsAsTextAndAsObjectRenderTheSame) {
       << text;
   EXPECT_NE(must(tokenizer.apply_chat_template({.messages_json = call_with_arguments("\"\"")})).find("<tool_call>f</tool_call>"),
             std::string::npos);
+}
+
+// DeepSeek-V3's template joins them to other texts; the error of one that takes neither is that for the object.
+TEST(ChatTemplate, ATemplateThatNeedsArgumentsAsTextGetsThem) {
+  const Tokenizer tokenizer = must(pocket_with_template("{{ 'f(' + messages[0].tool_calls[0].function.arguments + ')' }}"));
+  const ChatPrompt prompt{.messages_json = call_with_arguments(R"("{\"a\":1}")")};
+  EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), "f({\"a\":1})");
+  EXPECT_FALSE(tokenizer.apply_chat_template({.messages_json = call_with_arguments(R"({"a":1})")}).ok());
+  const Result<std::string> neither =
+      must(pocket_with_template("{{ messages[0].tool_calls[0].function.arguments.nonesuch() }}")).apply_chat_template(prompt);
+  ASSERT_FALSE(neither.ok());
+  EXPECT_NE(neither.error().what.find("map has no method named nonesuch"), std::string::npos) << neither.error().what;
 }
 
 TEST(ChatTemplate, ArgumentsThatAreNoObjectStayAsTheyAre) {

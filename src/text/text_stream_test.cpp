@@ -190,12 +190,12 @@ TEST(TextStream, SpecialTokensAreSkippedOrKept) {
   const Tokenizer tokenizer = byte_level_tokenizer({"a", "b"});
   const std::vector<TokenId> ids = {0, 2, 1};  // a <|end|> b
   EXPECT_EQ(stream_all(tokenizer, ids, {}).text, "ab");
-  EXPECT_EQ(stream_all(tokenizer, ids, {.special_tokens = SpecialTokens::kKeep}).text, "a<|end|>b");
+  EXPECT_EQ(stream_all(tokenizer, ids, {.special_tokens = SpecialTokens::keep}).text, "a<|end|>b");
 }
 
 TEST(TextStream, AStopStringMayBeASpecialTokensText) {
   const Tokenizer tokenizer = byte_level_tokenizer({"a", "b"});
-  const TextStreamOptions options{.stop_strings = {"<|end|>"}, .special_tokens = SpecialTokens::kKeep};
+  const TextStreamOptions options{.stop_strings = {"<|end|>"}, .special_tokens = SpecialTokens::keep};
   const Streamed streamed = stream_all(tokenizer, {0, 2, 1}, options);
   EXPECT_EQ(streamed.text, "a");
   EXPECT_EQ(streamed.stopped_by, std::size_t{0});

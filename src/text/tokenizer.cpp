@@ -58,7 +58,7 @@ const char* remedy(ReckonerTextCode code) {
     case RECKONER_TEXT_TOKENIZER_FILE:
       return "copy the model's tokenizer files again from where it was published, and check that the download is complete";
     case RECKONER_TEXT_CONFIG_FILE:
-      return "copy tokenizer_config.json again from where the model was published";
+      return "copy the named file again from where the model was published, and check that the download is complete";
     case RECKONER_TEXT_TEMPLATE:
       return "see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the "
              "model folder takes precedence over tokenizer_config.json)";
@@ -87,7 +87,7 @@ bool has_tokenizer_file(const std::filesystem::path& folder) {
 
 // The library below would take a pointer for broken JSON, and in a template's place for the template.
 Status check_downloaded(const std::filesystem::path& folder) {
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}) {
+  for (const char* name : {"tokenizer.json", "tiktoken.model", "tokenizer_config.json", "chat_template.jinja"}) {
     const Result<MappedFile> file = MappedFile::open(folder / name);
     if (file && is_lfs_pointer(file->bytes())) {
       return Error{.what = (folder / name).string() + ": found a Git LFS pointer: the file's content was not downloaded",
@@ -140,7 +140,7 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecial
   const InBridge in_bridge;
   ReckonerTextIds ids{};
   ReckonerTextBytes error{};
-  const int add = add_special_tokens == AddSpecialTokens::kYes ? 1 : 0;
+  const int add = add_special_tokens == AddSpecialTokens::yes ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_encode(handle_.get(), slice(text), add, &ids, &error);
   if (code != RECKONER_TEXT_OK) return failure(code, error);
   std::vector<TokenId> copy(ids.data, ids.data + ids.count);
@@ -152,7 +152,7 @@ Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, SpecialToken
   const InBridge in_bridge;
   ReckonerTextBytes text{};
   ReckonerTextBytes error{};
-  const int skip = special_tokens == SpecialTokens::kSkip ? 1 : 0;
+  const int skip = special_tokens == SpecialTokens::skip ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_decode(handle_.get(), ids.data(), ids.size(), skip, &text, &error);
   if (code != RECKONER_TEXT_OK) return failure(code, error);
   return take(text);
@@ -186,11 +186,46 @@ std::optional<TokenId> Tokenizer::token_id(std::string_view token) const {
   return found != 0 ? std::optional(id) : std::nullopt;
 }
 
+std::optional<NamedToken> Tokenizer::config_token(int which) const {
+  const InBridge in_bridge;
+  ReckonerTextBytes text{};
+  std::int32_t found = 0;
+  ReckonerTextBytes error{};
+  if (reckoner_text_config_token(handle_.get(), which, &text, &found, &error) != RECKONER_TEXT_OK) reckoner_text_free_bytes(error);
+  if (found == 0) return std::nullopt;
+  NamedToken token{.text = take(text), .id = std::nullopt};
+  token.id = token_id(token.text);
+  return token;
+}
+std::optional<NamedToken> Tokenizer::bos_token() const { return config_token(0); }
+std::optional<NamedToken> Tokenizer::eos_token() const { return config_token(1); }
+
+PromptFormat Tokenizer::prompt_format() const {
+  const InBridge in_bridge;
+  switch (reckoner_text_prompt_format(handle_.get())) {
+    case 1:
+      return PromptFormat::chat_template;
+    case 2:
+      return PromptFormat::native;
+    default:
+      return PromptFormat::none;
+  }
+}
+
+std::string Tokenizer::prompt_source() const {
+  const InBridge in_bridge;
+  ReckonerTextBytes name{};
+  ReckonerTextBytes error{};
+  if (reckoner_text_prompt_source(handle_.get(), &name, &error) == RECKONER_TEXT_OK) return take(name);
+  reckoner_text_free_bytes(error);
+  return "";
+}
+
 Result<std::string> Tokenizer::apply_chat_template(const ChatPrompt& prompt) const {
   const ReckonerTextPrompt request{.messages_json = slice(prompt.messages_json),
                                    .tools_json = slice(prompt.tools_json),
                                    .kwargs_json = slice(prompt.kwargs_json),
-                                   .add_generation_prompt = prompt.generation_prompt == GenerationPrompt::kAdd ? 1 : 0};
+                                   .add_generation_prompt = prompt.generation_prompt == GenerationPrompt::add ? 1 : 0};
   const InBridge in_bridge;
   ReckonerTextBytes text{};
   ReckonerTextBytes error{};
@@ -205,7 +240,7 @@ Result<TextStream> TextStream::open(const Tokenizer& tokenizer, const TextStream
   const InBridge in_bridge;
   ReckonerTextStream* handle = nullptr;
   ReckonerTextBytes error{};
-  const int skip = options.special_tokens == SpecialTokens::kSkip ? 1 : 0;
+  const int skip = options.special_tokens == SpecialTokens::skip ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_open_stream(tokenizer.handle_.get(), stops.data(), stops.size(), skip, &handle, &error);
   if (code != RECKONER_TEXT_OK) return failure(code, error);
   return TextStream(handle);

@@ -39,8 +39,8 @@ TEST(Tokenizer, DecodesWhatItEncoded) {
 TEST(Tokenizer, SkipsOrKeepsSpecialTokens) {
   const Tokenizer tokenizer = pocket();
   const std::vector<TokenId> ids = must(tokenizer.encode("<|user|>hi</think>"));
-  EXPECT_EQ(must(tokenizer.decode(ids, SpecialTokens::kKeep)), "<|user|>hi</think>");
-  EXPECT_EQ(must(tokenizer.decode(ids, SpecialTokens::kSkip)), "hi</think>");  // </think> is added but not special
+  EXPECT_EQ(must(tokenizer.decode(ids, SpecialTokens::keep)), "<|user|>hi</think>");
+  EXPECT_EQ(must(tokenizer.decode(ids, SpecialTokens::skip)), "hi</think>");  // </think> is added but not special
 }
 
 TEST(Tokenizer, CountsItsTokens) {
@@ -204,7 +204,7 @@ TEST(Tokenizer, ServesManyThreadsAtOnce) {
       EXPECT_EQ(must(tokenizer.decode(must(tokenizer.encode(own)))), own);
       EXPECT_EQ(must(tokenizer.apply_chat_template(prompt)), text);
       EXPECT_EQ(must(tokenizer.encode(text)), ids);
-      TextStream stream = must(TextStream::open(tokenizer, {.special_tokens = SpecialTokens::kKeep}));
+      TextStream stream = must(TextStream::open(tokenizer, {.special_tokens = SpecialTokens::keep}));
       std::string streamed;
       for (const TokenId id : ids) streamed += must(stream.push(id)).text;
       EXPECT_EQ(streamed + must(stream.finish()).text, text);

@@ -77,10 +77,12 @@ class PocketTasks : public testing::Test {
   }
 
   // All tasks at once, as many at a time as the engine takes; every answer must be exactly right.
-  static void expect_all_right(const std::vector<Task>& tasks, Precision precision, const DeviceInfo& device) {
+  static void expect_all_right(const std::vector<Task>& tasks, Precision precision, const DeviceInfo& device,
+                               KvCacheType cache_type = KvCacheType::automatic) {
     constexpr std::int64_t kContext = 1280;
-    Engine engine(*model, cpu_catalogue(), device, *pool, precision,
-                  {.max_context = kContext, .cache_tokens = 8 * kContext, .max_sequences = 8, .max_step_tokens = 256});
+    Engine engine(
+        *model, cpu_catalogue(), device, *pool, precision,
+        {.max_context = kContext, .cache_tokens = 8 * kContext, .max_sequences = 8, .max_step_tokens = 256, .cache_type = cache_type});
     std::map<std::int64_t, const Task*> task_of;
     std::map<std::int64_t, std::vector<TokenId>> answers;
     for (const Task& task : tasks) task_of[must(engine.submit(request_for(task)))] = &task;
@@ -113,6 +115,8 @@ TEST_F(PocketTasks, ThereAreAllKinds) {
 TEST_F(PocketTasks, ExactAnswersAllOfThem) { expect_all_right(read_tasks(), Precision::exact, detect_cpu()); }
 
 TEST_F(PocketTasks, FastAnswersAllOfThem) { expect_all_right(read_tasks(), Precision::fast, detect_cpu()); }
+
+TEST_F(PocketTasks, AnFp8CacheAnswersAllOfThem) { expect_all_right(read_tasks(), Precision::fast, detect_cpu(), KvCacheType::fp8); }
 
 // The references are slow: the first of each kind, the long ones left out.
 TEST_F(PocketTasks, ScalarKernelsAnswerSomeOfThem) {

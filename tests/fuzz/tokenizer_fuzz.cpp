@@ -31,7 +31,7 @@ constexpr const char* kMessages =
 
 void stream(const Tokenizer& tokenizer, std::string_view bytes) {
   const TextStreamOptions options{.stop_strings = {"ab", "😀", "b<|"},
-                                  .special_tokens = bytes.size() % 2 == 0 ? SpecialTokens::kSkip : SpecialTokens::kKeep};
+                                  .special_tokens = bytes.size() % 2 == 0 ? SpecialTokens::skip : SpecialTokens::keep};
   auto opened = TextStream::open(tokenizer, options);
   if (!opened) return;
   for (const char byte : bytes) (void)opened->push(static_cast<unsigned char>(byte));
@@ -39,8 +39,8 @@ void stream(const Tokenizer& tokenizer, std::string_view bytes) {
 }
 
 void use(const Tokenizer& tokenizer) {
-  const auto ids = tokenizer.encode("ab <|end|> 😀\n\nab", AddSpecialTokens::kYes);
-  if (ids) (void)tokenizer.decode(*ids, SpecialTokens::kSkip);
+  const auto ids = tokenizer.encode("ab <|end|> 😀\n\nab", AddSpecialTokens::yes);
+  if (ids) (void)tokenizer.decode(*ids, SpecialTokens::skip);
   for (TokenId id = 0; id < 16; ++id) (void)tokenizer.piece(id);
   (void)tokenizer.vocab_size();
   stream(tokenizer, std::string_view("\0\1\2\3\4\5\6\7", 8));

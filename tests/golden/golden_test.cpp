@@ -10,9 +10,10 @@ namespace reckoner {
 namespace {
 
 struct GoldenCase {
-  const char* model;
-  const char* reference;
+  std::string model;
+  std::string reference;
 };
+GoldenCase folder(const std::string& name) { return {"tests/golden/" + name, "tests/golden/" + name + "/reference.safetensors"}; }
 
 class Golden : public testing::TestWithParam<std::tuple<GoldenCase, const char*>> {};
 
@@ -50,11 +51,9 @@ std::string name_of(const testing::TestParamInfo<std::tuple<GoldenCase, const ch
 
 INSTANTIATE_TEST_SUITE_P(
     , Golden,
-    testing::Combine(testing::Values(GoldenCase{"tests/golden/glm_moe_dsa", "tests/golden/glm_moe_dsa/reference.safetensors"},
-                                     GoldenCase{"tests/golden/glm_moe_dsa_shared", "tests/golden/glm_moe_dsa_shared/reference.safetensors"},
-                                     GoldenCase{"tests/golden/glm_moe_dsa_real_latent",
-                                                "tests/golden/glm_moe_dsa_real_latent/reference.safetensors"},
-                                     GoldenCase{"models/pocket", "tests/data/pocket-golden.safetensors"}),
+    testing::Combine(testing::Values(folder("glm_moe_dsa"), folder("glm_moe_dsa_shared"), folder("glm_moe_dsa_real_latent"),
+                                     folder("deepseek_v32"), folder("deepseek_v3_groups"), folder("kimi_k2"), folder("glm4_moe"),
+                                     folder("glm4_moe_lite"), GoldenCase{"models/pocket", "tests/data/pocket-golden.safetensors"}),
                      testing::Values("scalar", "avx2", "avx512")),
     name_of);
 

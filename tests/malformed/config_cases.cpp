@@ -157,7 +157,7 @@ model.safetensors: tensor 'model.layers.0.mlp.down_proj.weight': expected shape 
   what to do: config.json and the weights are of different models, or the file is damaged: fetch both again)"},
 
     {"ModelTypeUnknown", Base::bf16, [](const ModelCopy& m) { m.replace(kConfig, R"("glm_moe_dsa")", R"("llama")"); }, R"(
-DIR/config.json: field 'model_type': "llama" is not a model family that Reckoner knows (it knows: glm_moe_dsa)
+DIR/config.json: field 'model_type': "llama" is not a model family that Reckoner knows (it knows: glm_moe_dsa, deepseek_v32, deepseek_v3, kimi_k2, kimi_k25, glm4_moe, glm4_moe_lite)
   what to do: use a model of one of these families)"},
 
     {"ModelTypeMissing", Base::bf16, [](const ModelCopy& m) { m.replace(kConfig, R"("model_type": "glm_moe_dsa",)", ""); }, R"(

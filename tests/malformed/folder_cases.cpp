@@ -140,11 +140,6 @@ DIR/model.safetensors.index.json: tensor 'model.norm.weight': expected in model-
 DIR: tensor 'model.norm.weight' is in two files: model-00001-of-00003.safetensors and model-00003-of-00003.safetensors
   what to do: remove the file that does not belong to this model, or download the model again)"},
 
-    {"TensorNotInTheIndex", Base::sharded,
-     [](const ModelCopy& m) { m.replace(kIndex, ",\n    \"model.norm.weight\": \"model-00003-of-00003.safetensors\"", ""); }, R"(
-DIR/model.safetensors.index.json: 1 tensors in the files are not listed in the index: 'model.norm.weight' (model-00003-of-00003.safetensors)
-  what to do: index and files are from different versions of the model: download both again, or write a new index)"},
-
     {"IndexIsNotJson", Base::sharded, [](const ModelCopy& m) { m.write(kIndex, "weight_map:\n  a: b\n"); }, R"(
 DIR/model.safetensors.index.json: line 1, column 1: syntax error
   what to do: this is not valid JSON: download or correct it)"},

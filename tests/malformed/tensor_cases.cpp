@@ -35,11 +35,11 @@ DIR: tensor 'model.layers.1.mlp.experts.5.up_proj.weight': missing
 
     {"BlockScalesMissing", Base::nvfp4, [](const ModelCopy& m) { m.drop_tensor(kFile, kScales); }, R"(
 DIR: tensor 'model.layers.1.mlp.experts.5.up_proj.weight_scale': missing; a weight in NVFP4 needs it
-  what to do: fetch the checkpoint again, or export it again with ModelOpt)"},
+  what to do: fetch the checkpoint again, or export it again)"},
 
     {"TensorScaleMissing", Base::nvfp4, [](const ModelCopy& m) { m.drop_tensor(kFile, kTensorScale); }, R"(
 DIR: tensor 'model.layers.1.mlp.experts.5.up_proj.weight_scale_2': missing; a weight in NVFP4 needs it
-  what to do: fetch the checkpoint again, or export it again with ModelOpt)"},
+  what to do: fetch the checkpoint again, or export it again)"},
 
     {"AllOfALayerMissing", Base::bf16,
      [](const ModelCopy& m) {
@@ -111,16 +111,16 @@ model.safetensors: tensor 'model.layers.2.input_layernorm.weight': expected F32,
        m.put_tensor(kFile, kLinear, DType::i32, {64, 80});
      },
      R"(
-model.safetensors: tensor 'model.layers.1.self_attn.o_proj.weight': dtype I32 is not a weight format that Reckoner reads (F32, F16, BF16; U8 with weight_scale and weight_scale_2)
-  what to do: use a BF16 or ModelOpt NVFP4 export of the model)"},
+model.safetensors: tensor 'model.layers.1.self_attn.o_proj.weight': dtype I32 is not a weight format that Reckoner reads (F32, F16, BF16; NVFP4, MXFP4, MXFP8, INT4 in groups of 32, FP8 by block, channel or tensor)
+  what to do: use an export of the model in one of these formats)"},
 
     {"LinearOfFp8", Base::bf16,
      [](const ModelCopy& m) {
        m.put_tensor(kFile, kLinear, DType::f8_e4m3, {64, 80});
      },
      R"(
-model.safetensors: tensor 'model.layers.1.self_attn.o_proj.weight': dtype F8_E4M3 is not a weight format that Reckoner reads (F32, F16, BF16; U8 with weight_scale and weight_scale_2)
-  what to do: use a BF16 or ModelOpt NVFP4 export of the model)"},
+model.safetensors: tensor 'model.layers.1.self_attn.o_proj.weight': F8_E4M3 without scales; expected weight_scale_inv or weight_scale beside it
+  what to do: fetch the checkpoint again; a shard may not have been downloaded)"},
 
     {"U8WithoutScales", Base::bf16,
      [](const ModelCopy& m) {
@@ -128,7 +128,7 @@ model.safetensors: tensor 'model.layers.1.self_attn.o_proj.weight': dtype F8_E4M
      },
      R"(
 DIR: tensor 'model.layers.1.self_attn.o_proj.weight_scale': missing; a weight in NVFP4 needs it
-  what to do: fetch the checkpoint again, or export it again with ModelOpt)"},
+  what to do: fetch the checkpoint again, or export it again)"},
 
     {"U8OfTheUnpackedShape", Base::nvfp4,
      [](const ModelCopy& m) {

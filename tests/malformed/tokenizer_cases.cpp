@@ -68,21 +68,21 @@ DIR/tokenizer.json: Failed to load tokenizer: Token `b` out of vocabulary at lin
 
     {"ConfigNotJson", Base::bf16, [](const ModelCopy& m) { m.write(kConfig, R"({"eos_token": )"); }, R"(
 DIR/tokenizer_config.json: EOF while parsing a value at line 1 column 14
-  what to do: copy tokenizer_config.json again from where the model was published)"},
+  what to do: copy the named file again from where the model was published, and check that the download is complete)"},
 
     {"ConfigIsAList", Base::bf16, [](const ModelCopy& m) { m.write(kConfig, "[]"); }, R"(
 DIR/tokenizer_config.json: expected a JSON object
-  what to do: copy tokenizer_config.json again from where the model was published)"},
+  what to do: copy the named file again from where the model was published, and check that the download is complete)"},
 
     {"TemplateWithASyntaxError", Base::bf16,
      [](const ModelCopy& m) { m.write(kTemplate, "[gMASK]<sop>\n{% for message in messages %}\n{{ message.content }\n{% endfor %}"); },
      R"(
-Failed to add template: syntax error: unexpected `}`, expected end of variable block (in DIR/chat_template.jinja:3)
+syntax error: unexpected `}`, expected end of variable block (in DIR/chat_template.jinja:3)
   what to do: see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the model folder takes precedence over tokenizer_config.json))"},
 
     {"TemplateNeverClosed", Base::bf16,
      [](const ModelCopy& m) { m.write(kTemplate, "{% for message in messages %}{{ message.content }}"); }, R"(
-Failed to add template: syntax error: unexpected end of input, expected end of block (in DIR/chat_template.jinja:1)
+syntax error: unexpected end of input, expected end of block (in DIR/chat_template.jinja:1)
   what to do: see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the model folder takes precedence over tokenizer_config.json))"},
 
     {"TemplateInTheConfigWithASyntaxError", Base::bf16,
@@ -91,7 +91,7 @@ Failed to add template: syntax error: unexpected end of input, expected end of b
        m.write(kConfig, R"({"chat_template": "{% if messages %}"})");
      },
      R"(
-Failed to add template: syntax error: unexpected end of input, expected end of block (in chat_template of DIR/tokenizer_config.json:1)
+syntax error: unexpected end of input, expected end of block (in chat_template of DIR/tokenizer_config.json:1)
   what to do: see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the model folder takes precedence over tokenizer_config.json))"},
 
     {"TemplateNotUtf8", Base::bf16, [](const ModelCopy& m) { m.write(kTemplate, "{{ messages }}\xff\xfe"); }, R"(

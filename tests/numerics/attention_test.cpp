@@ -2,13 +2,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "cases_cache.h"
+#include "cases_attend.h"
 
 namespace reckoner {
 namespace {
-
-constexpr double kUlp = 0x1p-24;  // what rounding a float loses at most, relative
-const float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // ---- attend_latent ----
 
@@ -30,7 +27,7 @@ struct AttendCase {
         latent(latent_),
         rope(rope_),
         tokens(tokens_),
-        cache(dtype, latent + rope, contexts, random),
+        cache(dtype, latent + rope, latent, contexts, random),
         places(tokens, cache),
         q({count(), heads, latent + rope}, random.floats(count() * heads * (latent + rope))),
         y(DType::f32, {count(), heads, latent}),
@@ -79,26 +76,15 @@ struct AttendCase {
   }
 };
 
-std::vector<TokenCase> some_tokens(const std::vector<std::int64_t>& contexts, std::int64_t count, Random& random) {
-  std::vector<TokenCase> tokens;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t sequence = random.below(std::ssize(contexts));
-    const std::int64_t context = contexts[static_cast<std::size_t>(sequence)];
-    // The last position of a sequence as often as any other.
-    tokens.push_back({sequence, random.below(2) == 0 ? context - 1 : random.below(context)});
-  }
-  return tokens;
-}
-
 AttendCase some_attend_case(Random& random) {
-  const auto latent = random.one_of<std::int64_t>({8, 32, 40, 512});
+  const auto latent = random.one_of<std::int64_t>({8, 32, 40, 160, 512});
   const std::vector<std::int64_t> lengths = {1, 63, 64, 65, 200, 700};
   std::vector<std::int64_t> contexts;
   for (std::int64_t i = random.below(3); i >= 0; --i) contexts.push_back(random.one_of(lengths));
   // Enough keys for more than the least number a piece has, now and then.
   if (latent < 512 && random.below(4) == 0) contexts.push_back(random.one_of<std::int64_t>({1100, 9000}));
   AttendCase c(random.one_of<std::int64_t>({1, 3, 8, 16, 17, 40}), latent, random.one_of<std::int64_t>({2, 16, 64}),
-               random.one_of<DType>({DType::f32, DType::bf16}), random.one_of<std::int64_t>({0, 0, 1, 7, 64, 600}), contexts,
+               random.one_of(kCacheDTypes), random.one_of<std::int64_t>({0, 0, 1, 7, 64, 600}), contexts,
                some_tokens(contexts, random.one_of<std::int64_t>({1, 2, 5, 11}), random), random);
   // From nearly even weights to few that matter.
   const float sharpness = random.one_of<float>({1.0f, 6.0f, 20.0f});
@@ -106,34 +92,12 @@ AttendCase some_attend_case(Random& random) {
   return c;
 }
 
-// Bound on the error of one head's y, first order with a factor 2 over all. A score is a float sum of `width` products of a query that
-// was scaled first: off by (width + 3) ulp of scale * sum |q k|. Its distance to the largest score is rounded once more: so
-//   d = (width + 3) ulp * max_s sum |q k| scale * 2 + ulp * (spread of the scores).
-// exp adds 4 ulp. Each block of 64 keys and each piece rescales what came before, once for the sum and once for y: another exp of a
-// rounded difference, at most d + 5 ulp each; the differences telescope, so d is paid once and 5 ulp per rescaling. The weights p / sum p
-// are then off by 2 (d + rescalings * 5 ulp) relative, y by that times max |row|, plus keys * ulp for its own sum; and the normalised sum.
 double attend_bound(const AttendCase& c, std::int64_t token, std::int64_t head) {
-  const std::int64_t width = c.latent + c.rope;
-  const float* q = c.q->f32() + (token * c.heads + head) * width;
-  const double scale = c.args().scale;
-  double magnitude = 0, low = 0, high = 0, largest = 0;
-  const std::vector<std::int64_t> keys = c.attended(token);
-  for (const std::int64_t position : keys) {
-    const std::vector<float> row = c.cache.row(c.tokens[static_cast<std::size_t>(token)].sequence, position);
-    double sum = 0, score = 0;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      score += scale * q[i] * row[i];
-      sum += std::fabs(scale * q[i] * row[i]);
-      largest = std::max(largest, std::fabs(static_cast<double>(row[i])));
-    }
-    magnitude = std::max(magnitude, sum);
-    low = std::min(low, score);
-    high = std::max(high, score);
+  std::vector<std::vector<float>> rows;
+  for (const std::int64_t position : c.attended(token)) {
+    rows.push_back(c.cache.row(c.tokens[static_cast<std::size_t>(token)].sequence, position));
   }
-  const auto count = static_cast<double>(keys.size());
-  const double d = kUlp * (2 * static_cast<double>(width + 3) * magnitude + (high - low));
-  const double relative = 2 * (d + kUlp * (4 + 5 * (count / 64 + 16))) + 2 * count * kUlp + 4 * kUlp;
-  return 2 * std::expm1(relative) * largest;
+  return attend_head_bound(c.q->f32() + (token * c.heads + head) * (c.latent + c.rope), rows, rows, c.args().scale);
 }
 
 void expect_attend_close(const AttendCase& c, const std::vector<float>& expected) {
@@ -151,8 +115,6 @@ void expect_attend_close(const AttendCase& c, const std::vector<float>& expected
   }
   EXPECT_TRUE(c.y.untouched_around());
 }
-
-std::vector<float> values_of(const Tensor& tensor) { return {tensor.f32(), tensor.f32() + tensor.shape.elements()}; }
 
 std::string describe(const AttendCase& c) {
   return c.q->shape.to_string() + " latent " + std::to_string(c.latent) + " top_k " + std::to_string(c.top_k) + " max_context " +
@@ -192,7 +154,7 @@ TEST(AttendLatent, ATokenIsTheSameAloneAndInCompany) {
 TEST(AttendLatent, ThePublishedShape) {
   Random random(3);
   const std::vector<std::int64_t> contexts = {2500};
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : kCacheDTypes) {
     const AttendCase c(64, 512, 64, dtype, 2048, contexts, {{0, 2499}, {0, 2300}}, random);
     reference(c.args());
     const std::vector<float> expected = values_of(*c.y);
@@ -223,6 +185,49 @@ TEST(AttendLatent, AZeroQueryGivesTheAverageOfTheRows) {
         for (std::size_t i = 0; i < expected.size(); ++i) {
           ASSERT_NEAR(c.y->f32()[i], expected[i], 4 * kUlp * std::fabs(expected[i]) + 1e-11) << "element " << i;
         }
+      }
+    });
+  }
+}
+
+// A token that attends to one key gets that key's row: shows how every code of a quantised row is read.
+TEST(AttendLatent, OneKeyGivesItsRow) {
+  Random random(9);
+  for (const std::int64_t latent : {32, 160, 254}) {
+    AttendCase c(3, latent, 6, DType::f8_e4m3, 0, {1}, {{0, 0}}, random);
+    std::fill_n(c.q->f32(), c.q->shape.elements(), 0.0f);
+    std::byte* row = (*c.cache).row(c.cache.pages(0), 0);
+    const std::vector<float> scales = {3.0f, 0x1.8p-20f};  // exact products, so that nothing rounds
+    std::memcpy(row + (*c.cache).scales_offset_bytes(), scales.data(), latent > kCacheBlock ? 8 : 4);
+    for (int first = 0; first < 256; first += static_cast<int>(latent)) {
+      std::vector<float> expected;
+      for (int i = 0; i < latent; ++i) {
+        int code = (first + i) % 256;
+        if (code % 128 == 127) code = 0;  // NaN
+        row[i] = static_cast<std::byte>(code);
+        expected.push_back(e4m3_to_f32(static_cast<std::uint8_t>(code)) * scales[i < kCacheBlock ? 0 : 1]);
+      }
+      for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+        run_kernel(kernel, c.args(), 1);
+        for (int i = 0; i < 3 * latent; ++i) ASSERT_EQ(c.y->f32()[i], expected[static_cast<std::size_t>(i % latent)]) << "element " << i;
+      });
+    }
+  }
+}
+
+TEST(AttendLatent, ABadElementOfAQuantisedRowIsSeen) {
+  Random random(10);
+  for (const int bad : {0, 31, 40, 150, 159, 160, 175}) {  // whole chunks, the last, and the part that is not quantised
+    AttendCase c(17, 160, 16, DType::f8_e4m3, 0, {130}, {{0, 129}, {0, 5}}, random);
+    std::vector<float> row = c.cache.row(0, 77);
+    row[static_cast<std::size_t>(bad)] = bad < 160 ? -kInfinity : kNan;
+    c.cache.set_row(0, 77, row);
+    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+      run_kernel(kernel, c.args(), 2);
+      for (std::int64_t head = 0; head < 34; ++head) {
+        const float* y = c.y->f32() + head * 160;
+        const double sum = std::accumulate(y, y + 160, 0.0);
+        EXPECT_EQ(std::isfinite(sum), head >= 17) << "element " << bad << " head " << head;
       }
     });
   }
@@ -327,7 +332,7 @@ struct IndexCase {
         dim(dim_),
         top_k(top_k_),
         tokens(tokens_),
-        cache(dtype, dim, contexts, random),
+        cache(dtype, dim, dim, contexts, random),
         places(tokens, cache),
         q({count(), heads, dim}, random.floats(count() * heads * dim)),
         weights({count(), heads}, random.floats(count() * heads)),
@@ -382,8 +387,8 @@ IndexCase some_index_case(Numbers numbers, Random& random) {
   std::vector<std::int64_t> contexts;
   for (std::int64_t i = random.below(3); i >= 0; --i) contexts.push_back(random.one_of(lengths));
   return {random.one_of<std::int64_t>({1, 3, 8, 16, 17, 32}),
-          random.one_of<std::int64_t>({2, 8, 16, 40, 128}),
-          random.one_of<DType>({DType::f32, DType::bf16}),
+          random.one_of<std::int64_t>({2, 8, 16, 32, 40, 64, 128, 144}),
+          random.one_of(kCacheDTypes),
           random.one_of<std::int64_t>({1, 2, 16, 63, 64, 199, 200, 300}),
           contexts,
           some_tokens(contexts, random.one_of<std::int64_t>({1, 2, 9, 20}), random),

@@ -86,22 +86,29 @@ class OwnedTensor {
 };
 
 // A weight with its memory: in heap blocks of exactly its size (so that AddressSanitizer sees every byte read beyond), off by
-// `misalignment` bytes.
+// `misalignment` bytes. With `first_row` it is the last rows of a matrix that has so many before it.
 class OwnedWeight {
  public:
-  OwnedWeight(QuantFormat format, std::int64_t rows, std::int64_t cols, Random& random) {
-    const PackedMatrix packed(format, "test", with_uneven_blocks(random.floats(rows * cols), random), rows, cols);
-    weight_ = packed.weight();
+  OwnedWeight(QuantFormat format, std::int64_t rows, std::int64_t cols, Random& random, std::int64_t first_row = 0) {
+    const std::int64_t all = first_row + rows;
+    const PackedMatrix packed(format, "test", with_uneven_blocks(random.floats(all * cols), random), all, cols);
+    weight_ = row_range(packed.weight(), first_row, rows);
     weight_.name = "test.weight";
     const FormatInfo& layout = info(format);
     weight_.data = keep(data_, weight_.data, rows * layout.row_bytes(cols), random.below(16));
     if (weight_.scales == nullptr) return;
-    const std::int64_t scale_rows = (rows + layout.block_rows - 1) / layout.block_rows;
+    const std::int64_t scale_rows = (all + layout.block_rows - 1) / layout.block_rows;
     weight_.scales = keep(scales_, weight_.scales, scale_rows * layout.scale_row_bytes(cols), 1 + random.below(15));
   }
   OwnedWeight(OwnedWeight&&) = default;
   OwnedWeight& operator=(OwnedWeight&&) = default;
   const Weight& operator*() const { return weight_; }
+  const Weight* operator->() const { return &weight_; }
+  // A row's codes and the scales that it has, perhaps not alone.
+  std::byte* row(std::int64_t row) {
+    return data_.data() + (weight_.data - data_.data()) + row * info(weight_.format).row_bytes(weight_.cols);
+  }
+  std::byte* scales_of(std::int64_t row) { return scales_.data() + (scale_row(weight_, row) - scales_.data()); }
 
  private:
   // Scales from the smallest denormal to the largest.

@@ -1,24 +1,11 @@
 // The kernels of the row ops that this machine can run, against the references. Where a kernel does the reference's operations in the
 // reference's order the bits must agree; elsewhere the tolerance is derived beside it.
 #include <algorithm>
-#include <limits>
 
-#include "cases_cache.h"
-#include "kernels/cpu/rows/row_functions.h"
+#include "cases_rows.h"
 
 namespace reckoner {
 namespace {
-
-constexpr double kUlp = 0x1p-24;
-const float kNan = std::numeric_limits<float>::quiet_NaN();
-const float kInfinity = std::numeric_limits<float>::infinity();
-
-std::vector<float> values_of(const Tensor& tensor) { return {tensor.f32(), tensor.f32() + tensor.shape.elements()}; }
-void put(const OwnedTensor& tensor, const std::vector<float>& values) { std::copy(values.begin(), values.end(), tensor->f32()); }
-void clear(const OwnedTensor& tensor) { std::memset(tensor->data, 0x7f, static_cast<std::size_t>(tensor->bytes())); }
-
-std::int64_t some_tokens(Random& random) { return random.one_of<std::int64_t>({1, 2, 3, 7, 33}); }
-std::int64_t some_width(Random& random) { return random.one_of<std::int64_t>({1, 2, 7, 8, 15, 16, 17, 40, 63, 64, 128, 576, 1000, 6144}); }
 
 // ---- rms_norm ----
 
@@ -133,17 +120,6 @@ TEST(RmsNorm, TheGuardKeepsTheFirstPlaceAndSeesTheSum) {
 
 // ---- rope ----
 
-struct Angles {
-  OwnedTensor cosine, sine;  // [tokens, pairs]
-  Angles(std::int64_t tokens, std::int64_t pairs, Random& random) : cosine(DType::f32, {tokens, pairs}), sine(DType::f32, {tokens, pairs}) {
-    for (std::int64_t i = 0; i < tokens * pairs; ++i) {
-      const double angle = 3 * random.uniform();
-      cosine->f32()[i] = static_cast<float>(std::cos(angle));
-      sine->f32()[i] = static_cast<float>(std::sin(angle));
-    }
-  }
-};
-
 TEST(RopeHeads, KernelsEqualTheReference) {
   Random random(5);
   for (int i = 0; i < 40; ++i) {
@@ -193,146 +169,27 @@ TEST(RopeAngles, KernelsEqualTheReference) {
   });
 }
 
-// ---- what goes into the cache ----
+// ---- add_bias, silu_mul, combine, embed, gather_rows ----
 
-// Tokens of a few sequences, each with a place of its own.
-std::vector<TokenCase> distinct_places(std::int64_t tokens, Random& random) {
-  std::vector<TokenCase> places;
-  for (std::int64_t i = 0; i < tokens; ++i) places.push_back({i % 2, i / 2 * 3 + random.below(3)});
-  return places;
-}
-
-// The cache holds what it held before, but for the tokens' rows: those are `expected` within `bound(token, element)`, plus one rounding
-// to BF16 where that is what the cache holds.
-template <class Bound>
-void expect_stored(const OwnedCache& found, const OwnedCache& expected, const std::vector<TokenCase>& tokens, const Bound& bound) {
-  const std::vector<std::byte> bytes = found.bytes();
-  std::vector<std::vector<float>> rows;
-  for (const TokenCase& token : tokens) rows.push_back(found.row(token.sequence, token.position));
-  for (std::size_t t = 0; t < tokens.size(); ++t) {
-    const std::vector<float> wanted = expected.row(tokens[t].sequence, tokens[t].position);
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const double rounding = (*found).dtype == DType::bf16 ? 0x1p-7 * std::fabs(wanted[i]) : 0.0;
-      const double allowed = bound(static_cast<std::int64_t>(t), static_cast<std::int64_t>(i));
-      ASSERT_NEAR(rows[t][i], wanted[i], allowed == 0 ? 0 : allowed + rounding) << "token " << t << " element " << i;
-    }
-  }
-  for (const TokenCase& token : tokens) found.set_row(token.sequence, token.position, expected.row(token.sequence, token.position));
-  EXPECT_TRUE(found.bytes() == expected.bytes()) << "bytes of somebody else were written";
-  found.set_bytes(bytes);
-}
-
-TEST(StoreLatent, KernelsMatchTheReference) {
-  Random random(7);
-  for (int i = 0; i < 40; ++i) {
-    const std::int64_t tokens = some_tokens(random);
-    const auto latent = random.one_of<std::int64_t>({8, 32, 40, 512});
-    const auto pairs = random.one_of<std::int64_t>({1, 8, 32});
-    const std::int64_t width = latent + 2 * pairs;
-    const std::vector<TokenCase> places = distinct_places(tokens, random);
-    const DType dtype = i % 2 == 0 ? DType::f32 : DType::bf16;
-    const std::uint64_t seed = static_cast<std::uint64_t>(random.below(1000));
-    Random random_a(seed), random_b(seed);
-    const OwnedCache expected(dtype, width, {90, 90}, random_a);
-    const OwnedCache found(dtype, width, {90, 90}, random_b);
-    const OwnedPlaces expected_places(places, expected), found_places(places, found);
-    const OwnedTensor kv({tokens, width}, random.floats(tokens * width)), weight({latent}, random.floats(latent));
-    const Angles angles(tokens, pairs, random);
-    StoreLatentArgs args{.kv = *kv,
-                         .weight = *weight,
-                         .epsilon = 1e-6f,
-                         .layout = i % 3 == 0 ? RopeLayout::half_split : RopeLayout::interleaved,
-                         .cosine = *angles.cosine,
-                         .sine = *angles.sine,
-                         .places = *expected_places,
-                         .cache = *expected};
-    SCOPED_TRACE(kv->shape.to_string() + " latent " + std::to_string(latent) + " " + std::string(name(dtype)));
+TEST(AddBias, KernelsAddItToEveryRow) {
+  Random random(19);
+  for (int i = 0; i < 30; ++i) {
+    const Shape shape{some_tokens(random), some_width(random)};
+    const OwnedTensor x(DType::f32, shape), bias({shape[1]}, random.floats(shape[1]));
+    const std::vector<float> before = random.floats(shape.elements());
+    std::vector<float> expected = before;
+    for (std::size_t j = 0; j < expected.size(); ++j) expected[j] = before[j] + bias->f32()[j % static_cast<std::size_t>(shape[1])];
+    const AddBiasArgs args{.x = *x, .bias = *bias};
+    put(x, before);
     reference(args);
-    args.places = *found_places;
-    args.cache = *found;
-    for_each_keyless_kernel<StoreLatentArgs>([&](const Kernel<StoreLatentArgs>& kernel) {
-      for (const int threads : {1, 3}) {
-        run_kernel(kernel, args, threads);
-        // As for rms_norm; the rotated part is the reference's to the bit.
-        expect_stored(found, expected, places, [&](std::int64_t token, std::int64_t element) {
-          if (element >= latent) return 0.0;
-          const double value = expected.row(places[static_cast<std::size_t>(token)].sequence,
-                                            places[static_cast<std::size_t>(token)].position)[static_cast<std::size_t>(element)];
-          return kUlp * (static_cast<double>(latent) / 2 + 8) * std::fabs(value) + 0x1p-126;
-        });
-      }
+    EXPECT_EQ(values_of(*x), expected);
+    for_each_keyless_kernel<AddBiasArgs>([&](const Kernel<AddBiasArgs>& kernel) {
+      run_on_any_threads(kernel, args, {*x}, [&] { put(x, before); });
+      EXPECT_EQ(values_of(*x), expected);
+      EXPECT_TRUE(x.untouched_around());
     });
   }
 }
-
-TEST(StoreIndexKey, KernelsMatchTheReference) {
-  Random random(8);
-  for (int i = 0; i < 40; ++i) {
-    const std::int64_t tokens = some_tokens(random);
-    const auto width = random.one_of<std::int64_t>({2, 8, 15, 40, 128});
-    const std::int64_t pairs = std::min<std::int64_t>(width / 2, random.one_of<std::int64_t>({1, 8, 32}));
-    const std::vector<TokenCase> places = distinct_places(tokens, random);
-    const DType dtype = i % 2 == 0 ? DType::f32 : DType::bf16;
-    const std::uint64_t seed = static_cast<std::uint64_t>(random.below(1000));
-    Random random_a(seed), random_b(seed);
-    const OwnedCache expected(dtype, width, {90, 90}, random_a);
-    const OwnedCache found(dtype, width, {90, 90}, random_b);
-    const OwnedPlaces expected_places(places, expected), found_places(places, found);
-    const OwnedTensor k({tokens, width}, random.floats(tokens * width));
-    const OwnedTensor weight({width}, random.floats(width)), bias({width}, random.floats(width));
-    // A mean that is large against the spread, now and then.
-    const float offset = random.one_of<float>({0.0f, 0.0f, 100.0f});
-    for (std::int64_t j = 0; j < k->shape.elements(); ++j) k->f32()[j] += offset;
-    const Angles angles(tokens, pairs, random);
-    StoreIndexKeyArgs args{.k = *k,
-                           .weight = *weight,
-                           .bias = *bias,
-                           .epsilon = 1e-6f,
-                           .layout = i % 3 == 0 ? RopeLayout::half_split : RopeLayout::interleaved,
-                           .cosine = *angles.cosine,
-                           .sine = *angles.sine,
-                           .places = *expected_places,
-                           .cache = *expected};
-    SCOPED_TRACE(k->shape.to_string() + " pairs " + std::to_string(pairs) + " " + std::string(name(dtype)));
-    reference(args);
-    args.places = *found_places;
-    args.cache = *found;
-    for_each_keyless_kernel<StoreIndexKeyArgs>([&](const Kernel<StoreIndexKeyArgs>& kernel) {
-      for (const int threads : {1, 3}) {
-        run_kernel(kernel, args, threads);
-        // A normalised element is at most sqrt(width), and |weight|, |bias| <= 1. Mean and variance are float sums: (width + 4) ulp of
-        // the largest distance to the mean each; after that a few roundings, of which the rotation adds up two elements.
-        const auto n = static_cast<double>(width);
-        const double absolute = 2 * kUlp * ((2 * n + 8) * std::sqrt(n) + 8);
-        expect_stored(found, expected, places,
-                      [&](std::int64_t, std::int64_t) { return absolute + (dtype == DType::bf16 ? 0x1p-8 * absolute : 0.0); });
-      }
-    });
-  }
-}
-
-TEST(RowFunctions, RoundToBf16EqualsTheScalarConversion) {
-  Random random(9);
-  std::vector<float> values = {0.0f, -0.0f, kInfinity, -kInfinity, kNan, -kNan, 3.4028235e38f, 1e-45f, std::bit_cast<float>(0x7f800001u)};
-  for (int i = 0; i < 100000; ++i) {
-    // Random bits, every third one at or next to a tie.
-    auto bits = static_cast<std::uint32_t>(random.below(std::int64_t{1} << 32));
-    if (i % 3 == 0) bits = (bits & 0xffff0000u) | static_cast<std::uint32_t>(0x7fff + random.below(3));
-    values.push_back(std::bit_cast<float>(bits));
-  }
-  std::vector<std::uint16_t> expected;
-  for (const float value : values) expected.push_back(f32_to_bf16(value));
-  const DeviceInfo device = detect_cpu();
-  const auto expect_equal = [&](const RowFunctions& functions) {
-    std::vector<std::uint16_t> found(values.size());
-    functions.round_to_bf16(values.data(), std::ssize(values), found.data());
-    EXPECT_EQ(found, expected);
-  };
-  if (device.avx2) expect_equal(avx2::row_functions());
-  if (device.avx512) expect_equal(avx512::row_functions());
-}
-
-// ---- silu_mul, combine, embed, gather_rows ----
 
 TEST(SiluMul, KernelsMatchTheReference) {
   Random random(10);

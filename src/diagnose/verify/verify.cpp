@@ -121,15 +121,17 @@ std::string judge(const VerifyRun& run, const VerifyBound& bound, std::int64_t g
 
 }  // namespace
 
-VerifyBound bound_for(Precision precision, const ReferenceCase& reference) {
-  if (precision == Precision::exact) return {.logit_error = 1e-3, .argmax_gap = 1e-3};
+VerifyBound bound_for(Precision precision, KvCacheType cache_type, const ReferenceCase& reference) {
+  if (precision == Precision::exact && cache_type == KvCacheType::automatic) return {.logit_error = 1e-3, .argmax_gap = 1e-3};
   double squares = 0;
   for (const float logit : reference.logits) squares += static_cast<double>(logit) * logit;
   const double rms = std::sqrt(squares / static_cast<double>(reference.logits.size()));
-  // BF16 keeps 8 bits: an error of 2^-8 at most, about 2^-9 as a rule. About a dozen roundings a layer add up like a random walk, and the
-  // largest of a million logits lies five standard deviations out: 2^-9 * sqrt(12 * layers) * 5 of the rms.
+  // BF16 keeps 8 bits: an error of 2^-8 at most, about 2^-9 as a rule; E4M3 keeps 4: about 2^-5. About a dozen roundings a layer, two of
+  // them to the cache, add up like a random walk, and the largest of a million logits lies five standard deviations out.
   const auto layers = static_cast<double>(reference.hidden.size());
-  const double error = 0x1p-9 * std::sqrt(12 * layers) * 5 * rms;
+  const double to_bf16 = precision == Precision::fast ? 12 : 0;
+  const double to_fp8 = cache_type == KvCacheType::fp8 ? 2 : 0;
+  const double error = std::sqrt(layers * (to_bf16 * 0x1p-18 + to_fp8 * 0x1p-10)) * 5 * rms;
   return {.logit_error = error, .argmax_gap = 2 * error};
 }
 
@@ -145,7 +147,7 @@ std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCa
     VerifyCase result{.name = reference.name,
                       .tokens = static_cast<std::int64_t>(reference.input_ids.size()),
                       .generated = static_cast<std::int64_t>(reference.generated.size()),
-                      .bound = bound_for(runner.precision(), reference),
+                      .bound = bound_for(runner.precision(), runner.limits().cache_type, reference),
                       .runs = {}};
     for (const std::int64_t chunk : chunks) {
       VerifyRun run{.chunk = chunk == 0 ? std::min(runner.limits().max_tokens, result.tokens) : chunk};

@@ -31,9 +31,9 @@ struct VerifyBound {
   // Where the two best logits of the reference differ by more than this, the best must be the same.
   double argmax_gap = 0;
 };
-// exact reproduces the references: 1e-3. fast rounds activations to BF16 in every linear layer, so its bound is in terms of what the
-// logits of the case spread over.
-VerifyBound bound_for(Precision precision, const ReferenceCase& reference);
+// exact reproduces the references: 1e-3. fast rounds activations to BF16 in every linear layer, and an FP8 cache what it keeps of a token:
+// their bounds are in terms of what the logits of the case spread over.
+VerifyBound bound_for(Precision precision, KvCacheType cache_type, const ReferenceCase& reference);
 
 // One way of feeding the tokens, and how far off it was.
 struct VerifyRun {

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #if defined(__AVX512BF16__)
 #define RECKONER_ISA avx512bf16
@@ -40,6 +41,14 @@ RECKONER_INLINE F32 load_first(const float* p, std::int64_t n) {
 }
 RECKONER_INLINE F32 load_bf16(const std::uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16))};
+}
+// E4M3 codes. Shifted by 20 bits, exponent and mantissa lie where a float has them; the product moves the bias, denormals included.
+RECKONER_INLINE F32 load_e4m3(const std::byte* p) {
+  const __m512i bits = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  const __m512i shifted = _mm512_and_si512(_mm512_slli_epi32(bits, 20), _mm512_set1_epi32(static_cast<int>(0x87f00000u)));
+  const __m512 value = _mm512_mul_ps(_mm512_castsi512_ps(shifted), _mm512_set1_ps(0x1p120f));
+  const __mmask16 nan = _mm512_cmpeq_epi32_mask(_mm512_and_si512(bits, _mm512_set1_epi32(0x7f)), _mm512_set1_epi32(0x7f));
+  return {_mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)))};
 }
 RECKONER_INLINE void store(float* p, F32 a) { _mm512_storeu_ps(p, a.v); }
 RECKONER_INLINE void store_first(float* p, F32 a, std::int64_t n) { _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), a.v); }
@@ -76,6 +85,13 @@ RECKONER_INLINE F32 load(const float* p) { return {_mm256_loadu_ps(p)}; }
 RECKONER_INLINE F32 load_first(const float* p, std::int64_t n) { return {_mm256_maskload_ps(p, first_lanes(n))}; }
 RECKONER_INLINE F32 load_bf16(const std::uint16_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16))};
+}
+RECKONER_INLINE F32 load_e4m3(const std::byte* p) {
+  const __m256i bits = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+  const __m256i shifted = _mm256_and_si256(_mm256_slli_epi32(bits, 20), _mm256_set1_epi32(static_cast<int>(0x87f00000u)));
+  const __m256 value = _mm256_mul_ps(_mm256_castsi256_ps(shifted), _mm256_set1_ps(0x1p120f));
+  const __m256i nan = _mm256_cmpeq_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7f)), _mm256_set1_epi32(0x7f));
+  return {_mm256_or_ps(value, _mm256_castsi256_ps(nan))};
 }
 RECKONER_INLINE void store(float* p, F32 a) { _mm256_storeu_ps(p, a.v); }
 RECKONER_INLINE void store_first(float* p, F32 a, std::int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), a.v); }
@@ -124,6 +140,13 @@ RECKONER_INLINE F32 exp(F32 x) {
   p = fma(p, r, broadcast(1.0f));
   p = fma(p, r, broadcast(1.0f));
   return scale_by_power(p, n);
+}
+
+// An element of an array that need not be aligned.
+RECKONER_INLINE float float_at(const std::byte* floats, std::int64_t index) {
+  float value = 0;
+  std::memcpy(&value, floats + 4 * index, 4);
+  return value;
 }
 
 // A number as a type, so that a loop's counter may index registers and choose templates.

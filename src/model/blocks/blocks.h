@@ -9,6 +9,9 @@ namespace reckoner {
 // `selection` (nullptr: dense) is read, after the layer's own indexer has written it where the layer owns one.
 Tensor mla_attention(Forward& forward, const LayerWeights& weights, std::int64_t layer, const Tensor& x, Selection* selection);
 
+// Grouped-query attention of normalised x [tokens, hidden] -> [tokens, hidden]. Writes the layer's cache rows of these tokens.
+Tensor grouped_attention(Forward& forward, const LayerWeights& weights, std::int64_t layer, const Tensor& x);
+
 // The lightning indexer: stores the index keys of these tokens and selects what each may attend to.
 // x: [tokens, hidden] normalised, query_latent: [tokens, q_lora] after q_a_layernorm.
 void indexer(Forward& forward, const IndexerWeights& weights, const CacheView& keys, const Tensor& x, const Tensor& query_latent,

@@ -26,7 +26,7 @@ typedef enum ReckonerTextCode {
   RECKONER_TEXT_OK = 0,
   RECKONER_TEXT_ARGUMENT = 1,       /* the call: text that is not UTF-8, JSON that does not parse, an unknown id */
   RECKONER_TEXT_TOKENIZER_FILE = 2, /* the tokenizer file: absent, damaged, of an unknown kind */
-  RECKONER_TEXT_CONFIG_FILE = 3,    /* tokenizer_config.json */
+  RECKONER_TEXT_CONFIG_FILE = 3,    /* tokenizer_config.json or config.json */
   RECKONER_TEXT_TEMPLATE = 4,       /* the chat template; the text carries file and line where one is known */
   RECKONER_TEXT_INTERNAL = 5        /* a bug on the other side of this border */
 } ReckonerTextCode;
@@ -68,8 +68,9 @@ void reckoner_text_free_ids(ReckonerTextIds ids);
 void reckoner_text_free_tokenizer(ReckonerTextTokenizer* tokenizer); /* null is fine */
 void reckoner_text_free_stream(ReckonerTextStream* stream);          /* null is fine */
 
-/* Loads the tokenizer of a model folder: tokenizer.json, or vocab.json with merges.txt, or tiktoken.model. The chat
- * template, if any, is chat_template.jinja, else that of tokenizer_config.json. */
+/* Loads the tokenizer of a model folder: tokenizer.json, or tiktoken.model (Kimi's only), or vocab.json with merges.txt.
+ * The chat template, if any, is chat_template.jinja, else that of tokenizer_config.json. Without one, a config.json that
+ * says DeepSeek-V3.2 has prompts encoded as that model's own program does. */
 ReckonerTextCode reckoner_text_load(ReckonerTextSlice folder, ReckonerTextTokenizer** tokenizer, ReckonerTextBytes* error);
 
 /* Loads the contents of a tokenizer.json and, unless empty, of a chat template. */
@@ -98,7 +99,17 @@ size_t reckoner_text_vocab_size(const ReckonerTextTokenizer* tokenizer);
 /* Tokens of the vocabulary proper, without the added ones. */
 size_t reckoner_text_base_vocab_size(const ReckonerTextTokenizer* tokenizer);
 
-/* Renders the chat template. Tool call arguments that are a JSON text of an object become that object. */
+/* A token that tokenizer_config.json names: `which` is 0 for bos_token, 1 for eos_token. `*found` becomes 0 or 1; `*token`
+ * is set, for the caller to free, only with 1. */
+ReckonerTextCode reckoner_text_config_token(const ReckonerTextTokenizer* tokenizer, int32_t which, ReckonerTextBytes* token, int32_t* found,
+                                            ReckonerTextBytes* error);
+
+/* What prompts are made with: 0 nothing, 1 a chat template, 2 the model's own encoding. */
+int32_t reckoner_text_prompt_format(const ReckonerTextTokenizer* tokenizer);
+/* The name of that template or encoding, for a person; empty for none. */
+ReckonerTextCode reckoner_text_prompt_source(const ReckonerTextTokenizer* tokenizer, ReckonerTextBytes* name, ReckonerTextBytes* error);
+
+/* Renders the chat template, or the model's own encoding. Tool call arguments that are a JSON text of an object become that object. */
 ReckonerTextCode reckoner_text_render(const ReckonerTextTokenizer* tokenizer, const ReckonerTextPrompt* prompt, ReckonerTextBytes* text,
                                       ReckonerTextBytes* error);
 

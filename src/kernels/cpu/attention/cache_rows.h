@@ -12,24 +12,35 @@ struct CacheRows {
   const std::byte* first = nullptr;  // this kind of row in page 0
   std::int64_t page_bytes = 0;
   std::int64_t row_bytes = 0;
-  std::int64_t width = 0;  // elements of a row
-  bool bf16 = false;
+  std::int64_t width = 0;      // elements of a row
+  std::int64_t quantised = 0;  // the first of them, as E4M3 with a scale for each kCacheBlock
+  std::int64_t scales_offset_bytes = 0;
+  std::int64_t plain_offset_bytes = 0;  // of the elements after those
+  bool bf16 = false;                    // those elements; otherwise f32
 
   [[gnu::always_inline]] const std::byte* row(const std::int32_t* pages, std::int64_t position) const {
     return first + pages[position / kPageTokens] * page_bytes + position % kPageTokens * row_bytes;
   }
 };
 
+// Elements [first, first + width) of every row.
+struct Window {
+  std::int64_t first = 0;
+  std::int64_t width = 0;
+};
+
 inline CacheRows cache_rows(const CacheView& cache) {
-  CHECK(cache.dtype == DType::f32 || cache.dtype == DType::bf16, "a cache holds f32 or bf16");
   return {.first = cache.base + cache.offset_bytes,
           .page_bytes = cache.page_bytes,
           .row_bytes = cache.row_bytes(),
           .width = cache.row_elements,
-          .bf16 = cache.dtype == DType::bf16};
+          .quantised = cache.quantised(),
+          .scales_offset_bytes = cache.scales_offset_bytes(),
+          .plain_offset_bytes = cache.plain_offset_bytes(),
+          .bf16 = cache.dtype != DType::f32};
 }
 
-// Both attention kernels multiply a block of cache rows with a panel of heads: the query is laid out [dim][kHeadLanes] (heads along the
+// All attention kernels multiply a block of cache rows with a panel of heads: the query is laid out [dim][kHeadLanes] (heads along the
 // vector), the cache rows as [dim / kChunk][key][kChunk] floats, so that one element of a row is broadcast against 16 heads. Nothing is
 // summed across a vector, each (key, head) sum runs over dim in order whatever stands beside it, and any dim works (filled up with zeros).
 inline constexpr std::int64_t kHeadLanes = 16;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "kernels/cpu/attention/index_piece.h"
+#include "kernels/cpu/supports.h"
 
 namespace reckoner {
 namespace {
@@ -175,14 +176,6 @@ void run(const IndexSelectArgs& args, Lane& lane, const IndexFunctions& isa) {
 
 std::int64_t workspace_bytes(const IndexSelectArgs& args, int threads) {
   return plan(args, threads).total * static_cast<std::int64_t>(sizeof(float));
-}
-
-Support needs_avx2(const Key&, const DeviceInfo& device) {
-  return device.avx2 ? Support{} : Support{.yes = false, .reason = "needs AVX2 and FMA"};
-}
-
-Support needs_avx512(const Key&, const DeviceInfo& device) {
-  return device.avx512 ? Support{} : Support{.yes = false, .reason = "needs AVX-512 F, BW, DQ and VL"};
 }
 
 }  // namespace

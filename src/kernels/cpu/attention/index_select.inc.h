@@ -48,7 +48,7 @@ void score(const IndexPiece& piece) {
     const std::int64_t first = piece.first + done;
     const std::int64_t count = piece.count - done < kBlockKeys ? piece.count - done : kBlockKeys;
     for (std::int64_t key = 0; key < count; ++key) {
-      pack_row(piece.rows, piece.rows.row(piece.pages, first + key), piece.packed + key * kChunk);
+      pack_row(piece.rows, {.first = 0, .width = piece.rows.width}, piece.rows.row(piece.pages, first + key), piece.packed + key * kChunk);
     }
     pack_padding(piece.rows.width, count, piece.packed);
     for (std::int64_t t = 0; t < piece.token_count; ++t) {

@@ -1,4 +1,4 @@
-// What attend_latent and index_select share: packing cache rows, and the product of packed rows with a panel of heads.
+// What attention and index_select share: packing cache rows, and the product of packed rows with a panel of heads.
 // The layouts are explained in cache_rows.h.
 #pragma once
 
@@ -12,28 +12,60 @@ inline constexpr int kVectors = static_cast<int>(kHeadLanes / F32::kWidth);
 inline constexpr int kTileKeys = kVectors == 1 ? 16 : 4;
 inline constexpr int kLane = static_cast<int>(F32::kWidth);
 
-// Writes one row to packed[chunk][.][kChunk] (`packed` stands at the row's place in chunk 0), filled up with zeros.
-RECKONER_INLINE void pack_row(const CacheRows& rows, const std::byte* row, float* packed) {
-  const auto* floats = reinterpret_cast<const float*>(row);
-  const auto* halves = reinterpret_cast<const std::uint16_t*>(row);
-  const std::int64_t whole = rows.width / kChunk;
-  if (rows.bf16) {
-    for (std::int64_t chunk = 0; chunk < whole; ++chunk) {
-      for (int i = 0; i < kChunk; i += kLane) store(packed + chunk * kChunkStride + i, load_bf16(halves + chunk * kChunk + i));
-    }
-  } else {
-    for (std::int64_t chunk = 0; chunk < whole; ++chunk) {
-      for (int i = 0; i < kChunk; i += kLane) store(packed + chunk * kChunkStride + i, load(floats + chunk * kChunk + i));
+// Packs `count` <= kChunk elements from element `first` on, of any mixture of storages. What a row does not keep as codes is zero among
+// the codes, and the other way round: the sum of both is the one that is there.
+[[gnu::noinline]] inline void pack_part(const CacheRows& rows, const std::byte* row, std::int64_t first, std::int64_t count,
+                                        float* packed) {
+  std::byte codes[kChunk] = {};
+  float scales[kChunk] = {};
+  std::uint16_t halves[kChunk] = {};
+  float floats[kChunk] = {};
+  const std::byte* plain = row + rows.plain_offset_bytes;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t element = first + i;
+    if (element < rows.quantised) {
+      codes[i] = row[element];
+      __builtin_memcpy(scales + i, row + rows.scales_offset_bytes + element / kCacheBlock * 4, sizeof(float));
+    } else if (rows.bf16) {
+      __builtin_memcpy(halves + i, plain + (element - rows.quantised) * 2, sizeof(std::uint16_t));
+    } else {
+      __builtin_memcpy(floats + i, plain + element * 4, sizeof(float));
     }
   }
-  if (rows.width % kChunk == 0) return;
-  float* out = packed + whole * kChunkStride;
-  const auto rest = static_cast<std::size_t>(rows.width % kChunk);
-  float part[kChunk] = {};
-  std::uint16_t half_part[kChunk] = {};
-  __builtin_memcpy(part, floats + whole * kChunk, rows.bf16 ? 0 : rest * sizeof(float));
-  __builtin_memcpy(half_part, halves + whole * kChunk, rows.bf16 ? rest * sizeof(std::uint16_t) : 0);
-  for (int i = 0; i < kChunk; i += kLane) store(out + i, rows.bf16 ? load_bf16(half_part + i) : load(part + i));
+  for (int i = 0; i < kChunk; i += kLane) {
+    store(packed + i, load_e4m3(codes + i) * load(scales + i) + load_bf16(halves + i) + load(floats + i));
+  }
+}
+
+// Writes a window of one row to packed[chunk][.][kChunk] (`packed` stands at the row's place in chunk 0), filled up with zeros.
+RECKONER_INLINE void pack_row(const CacheRows& rows, const Window& window, const std::byte* row, float* packed) {
+  std::int64_t element = window.first;
+  std::int64_t chunks = window.width / kChunk;  // whole ones, from `element` on
+  if (element < rows.quantised) {
+    const bool aligned = element % kChunk == 0;  // then no chunk reaches over two blocks
+    for (; chunks > 0 && element < rows.quantised; --chunks, element += kChunk, packed += kChunkStride) {
+      if (!aligned || element + kChunk > rows.quantised) {
+        pack_part(rows, row, element, kChunk, packed);
+        continue;
+      }
+      float scale;
+      __builtin_memcpy(&scale, row + rows.scales_offset_bytes + element / kCacheBlock * 4, sizeof(scale));
+      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load_e4m3(row + element + i) * broadcast(scale));
+    }
+  }
+  const std::byte* plain = row + rows.plain_offset_bytes;
+  if (rows.bf16) {
+    const auto* halves = reinterpret_cast<const std::uint16_t*>(plain);
+    for (; chunks > 0; --chunks, element += kChunk, packed += kChunkStride) {
+      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load_bf16(halves + (element - rows.quantised) + i));
+    }
+  } else {
+    const auto* floats = reinterpret_cast<const float*>(plain);
+    for (; chunks > 0; --chunks, element += kChunk, packed += kChunkStride) {
+      for (int i = 0; i < kChunk; i += kLane) store(packed + i, load(floats + element + i));
+    }
+  }
+  if (window.width % kChunk != 0) pack_part(rows, row, element, window.width % kChunk, packed);
 }
 
 // Rows [count, next multiple of the tile) become zeros, so that a tile never reads what nobody wrote.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/latent/latent.h"
+#include "kernels/cpu/linear/core_list.h"
 #include "kernels/cpu/linear/dot_supports.h"
 #include "quant/format.h"
 
@@ -20,7 +21,8 @@ QueryTask task_of(const LatentQueryArgs& args, std::int64_t head) {
   const FormatInfo& format = info(args.kv_b.format);
   const Weight w = row_range(args.kv_b, head * (args.kv_b.rows / heads), args.nope);
   return {.data = w.data,
-          .scales = w.scales == nullptr ? nullptr : scale_row(w, 0),
+          .scales = w.scales,
+          .first_row = w.first_row,
           .row_bytes = format.row_bytes(w.cols),
           .scale_row_bytes = format.scale_row_bytes(w.cols),
           .scale = w.scale,
@@ -41,8 +43,7 @@ void copy_rope(const QueryTask& task, std::int64_t latent, std::int64_t rope) {
   }
 }
 
-template <const QueryCore& core>
-void run(const LatentQueryArgs& args, Lane& lane) {
+void run(const QueryCore& core, const LatentQueryArgs& args, Lane& lane) {
   const std::int64_t latent = args.kv_b.cols;
   const bool few = args.q.dim(0) <= core.few_tokens;
   const std::int64_t part = few ? latent : kQueryCols;
@@ -60,24 +61,36 @@ void run(const LatentQueryArgs& args, Lane& lane) {
   });
 }
 
-template <const QueryCore& core>
-Kernel<LatentQueryArgs> kernel(std::string_view name, Support (*supports)(const Key&, const DeviceInfo&)) {
-  return {.name = name, .supports = supports, .workspace_bytes = workspace_bytes, .run = run<core>};
-}
+template <const auto& core>
+struct Runner {
+  static std::int64_t workspace_bytes(const LatentQueryArgs& args, int threads) { return reckoner::workspace_bytes(args, threads); }
+  static void run(const LatentQueryArgs& args, Lane& lane) { reckoner::run(core, args, lane); }
+};
+
+constexpr CoreEntry<QueryCore> kQueryCores[] = {
+    {"f32.avx512", &avx512::kQueryF32, dot_needs_avx512<QuantFormat::f32>},
+    {"f16.avx512", &avx512::kQueryF16, dot_needs_avx512<QuantFormat::f16>},
+    {"bf16.avx512", &avx512::kQueryBf16, dot_needs_avx512<QuantFormat::bf16>},
+    {"nvfp4.avx512", &avx512::kQueryNvfp4, dot_needs_avx512<QuantFormat::nvfp4>},
+    {"mxfp4.avx512", &avx512::kQueryMxfp4, dot_needs_avx512<QuantFormat::mxfp4>},
+    {"int4_g32.avx512", &avx512::kQueryInt4, dot_needs_avx512<QuantFormat::int4_g32>},
+    {"fp8_block.avx512", &avx512::kQueryFp8Block, dot_needs_avx512<QuantFormat::fp8_block>},
+    {"fp8_channel.avx512", &avx512::kQueryFp8Channel, dot_needs_avx512<QuantFormat::fp8_channel>},
+    {"mxfp8.avx512", &avx512::kQueryMxfp8, dot_needs_avx512<QuantFormat::mxfp8>},
+
+    {"f32.avx2", &avx2::kQueryF32, dot_needs_avx2<QuantFormat::f32>},
+    {"f16.avx2", &avx2::kQueryF16, dot_needs_avx2<QuantFormat::f16>},
+    {"bf16.avx2", &avx2::kQueryBf16, dot_needs_avx2<QuantFormat::bf16>},
+    {"nvfp4.avx2", &avx2::kQueryNvfp4, dot_needs_avx2<QuantFormat::nvfp4>},
+    {"mxfp4.avx2", &avx2::kQueryMxfp4, dot_needs_avx2<QuantFormat::mxfp4>},
+    {"int4_g32.avx2", &avx2::kQueryInt4, dot_needs_avx2<QuantFormat::int4_g32>},
+    {"fp8_block.avx2", &avx2::kQueryFp8Block, dot_needs_avx2<QuantFormat::fp8_block>},
+    {"fp8_channel.avx2", &avx2::kQueryFp8Channel, dot_needs_avx2<QuantFormat::fp8_channel>},
+    {"mxfp8.avx2", &avx2::kQueryMxfp8, dot_needs_avx2<QuantFormat::mxfp8>},
+};
 
 }  // namespace
 
-std::vector<Kernel<LatentQueryArgs>> latent_query_kernels() {
-  return {
-      kernel<avx512::kQueryF32>("latent_query.f32.avx512", dot_needs_avx512<QuantFormat::f32>),
-      kernel<avx512::kQueryF16>("latent_query.f16.avx512", dot_needs_avx512<QuantFormat::f16>),
-      kernel<avx512::kQueryBf16>("latent_query.bf16.avx512", dot_needs_avx512<QuantFormat::bf16>),
-      kernel<avx512::kQueryNvfp4>("latent_query.nvfp4.avx512", dot_needs_avx512<QuantFormat::nvfp4>),
-      kernel<avx2::kQueryF32>("latent_query.f32.avx2", dot_needs_avx2<QuantFormat::f32>),
-      kernel<avx2::kQueryF16>("latent_query.f16.avx2", dot_needs_avx2<QuantFormat::f16>),
-      kernel<avx2::kQueryBf16>("latent_query.bf16.avx2", dot_needs_avx2<QuantFormat::bf16>),
-      kernel<avx2::kQueryNvfp4>("latent_query.nvfp4.avx2", dot_needs_avx2<QuantFormat::nvfp4>),
-  };
-}
+std::vector<Kernel<LatentQueryArgs>> latent_query_kernels() { return kernels_of_cores<LatentQueryArgs, Runner, kQueryCores>(); }
 
 }  // namespace reckoner

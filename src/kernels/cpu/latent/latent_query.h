@@ -10,9 +10,10 @@ namespace reckoner {
 // set.
 struct QueryTask {
   const std::byte* data;         // [nope, latent] in the core's format
-  const std::byte* scales;       // [nope, blocks], where the format has them
+  const std::byte* scales;       // [grid rows, blocks] of kv_b, where the format has them
+  std::int64_t first_row;        // of kv_b: which of its rows is row 0 here; a block of scales may cover several rows
   std::int64_t row_bytes;        // from one row to the next
-  std::int64_t scale_row_bytes;  // likewise
+  std::int64_t scale_row_bytes;  // from one row of the grid to the next
   float scale;                   // of the whole tensor
   std::int64_t nope;
   std::int64_t first_col;
@@ -33,10 +34,12 @@ struct QueryCore {
 };
 
 namespace avx2 {
-extern const QueryCore kQueryF32, kQueryF16, kQueryBf16, kQueryNvfp4;
+extern const QueryCore kQueryF32, kQueryF16, kQueryBf16, kQueryNvfp4, kQueryMxfp4, kQueryInt4, kQueryFp8Block, kQueryFp8Channel,
+    kQueryMxfp8;
 }
 namespace avx512 {
-extern const QueryCore kQueryF32, kQueryF16, kQueryBf16, kQueryNvfp4;
+extern const QueryCore kQueryF32, kQueryF16, kQueryBf16, kQueryNvfp4, kQueryMxfp4, kQueryInt4, kQueryFp8Block, kQueryFp8Channel,
+    kQueryMxfp8;
 }
 
 }  // namespace reckoner

@@ -12,9 +12,11 @@ namespace {
 
 inline constexpr std::int64_t kWidth = F32::kWidth;
 
-// Formats: decode(data, scales, col) gives columns [col, col + kWidth) of a row, decode_first(..., n) only the first n of them.
+// Formats: decode(data, scales, col) gives columns [col, col + kWidth) of a row, decode_first(..., n) only the first n of them; kBlockRows
+// rows share their scales.
 template <class Format, std::int64_t kBytes>
 struct PlainQueryFormat {
+  static constexpr std::int64_t kBlockRows = 1;
   RECKONER_INLINE static F32 decode(const std::byte* data, const std::byte*, std::int64_t col) {
     return Format::widen(data + kBytes * col);
   }
@@ -43,38 +45,124 @@ struct F16Query : PlainQueryFormat<F16Query, 2> {
   }
 };
 
-// A vector lies within one block of 16 columns.
-struct Nvfp4Query {
+// ---- Formats with scales: Codes gives values(data, col), Scale gives scale(scales, col). A vector lies within one block of columns ----
+
+template <class Codes, class Scale>
+struct ScaledQuery {
+  static constexpr std::int64_t kBlockRows = Scale::kBlockRows;
   RECKONER_INLINE static F32 decode(const std::byte* data, const std::byte* scales, std::int64_t col) {
-    const F32 scale = {e4m3_to_float(_mm_set1_epi8(static_cast<char>(scales[col / 16])))};
-    return values(data + col / 2) * scale;
+    return Codes::values(data, col) * Scale::scale(scales, col);
   }
-  RECKONER_INLINE static F32 decode_first(const std::byte* data, const std::byte* scales, std::int64_t col, std::int64_t) {
-    return decode(data, scales, col);
+  RECKONER_INLINE static F32 decode_first(const std::byte* data, const std::byte* scales, std::int64_t col, std::int64_t n) {
+    return Codes::values_first(data, col, n) * Scale::scale(scales, col);
   }
+};
+
+struct ScaleOfRow {
+  static constexpr std::int64_t kBlockRows = 1;
+};
+struct Nvfp4Scale : ScaleOfRow {
+  RECKONER_INLINE static F32 scale(const std::byte* scales, std::int64_t col) {
+    return {e4m3_to_float(_mm_set1_epi8(static_cast<char>(scales[col / 16])))};
+  }
+};
+struct MxScale : ScaleOfRow {
+  RECKONER_INLINE static F32 scale(const std::byte* scales, std::int64_t col) {
+    const __m128i code = _mm_cvtsi32_si128(static_cast<int>(scales[col / 32]));
+#if defined(__AVX512F__)
+    return broadcast(_mm512_cvtss_f32(e8m0_to_float(code)));
+#else
+    return broadcast(_mm_cvtss_f32(e8m0_to_float(code)));
+#endif
+  }
+};
+struct Int4Scale : ScaleOfRow {
+  RECKONER_INLINE static F32 scale(const std::byte* scales, std::int64_t col) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, scales + col / 32 * 2, 2);
+    return broadcast(_mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits << 16))));
+  }
+};
+struct Fp8BlockScale {
+  static constexpr std::int64_t kBlockRows = kDotBlockSide;
+  RECKONER_INLINE static F32 scale(const std::byte* scales, std::int64_t col) { return broadcast(float_at(scales, col / kDotBlockSide)); }
+};
+struct Fp8ChannelScale : ScaleOfRow {
+  RECKONER_INLINE static F32 scale(const std::byte* scales, std::int64_t) { return broadcast(float_at(scales, 0)); }
+};
+
+// Four bits: rows are whole blocks, and so whole vectors.
+template <class Codes>
+struct FourBitCodes {
+  RECKONER_INLINE static F32 values(const std::byte* data, std::int64_t col) { return Codes::look_up(dwords(data + col / 2)); }
+  RECKONER_INLINE static F32 values_first(const std::byte* data, std::int64_t col, std::int64_t) { return values(data, col); }
 
  private:
+  // A code in the low four bits of each dword; what is above is not cleared. A byte goes to each quarter word of 64 bits; its high code
+  // moves to the upper dword.
 #if defined(__AVX512F__)
-  RECKONER_INLINE static F32 values(const std::byte* codes) {
-    const __m512 table =
-        _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
-    // A byte in each quarter word of 64 bits; its high code moves to the upper dword. The look-up reads the low four bits of each dword.
+  RECKONER_INLINE static __m512i dwords(const std::byte* codes) {
     const __m512i bytes = _mm512_cvtepu8_epi64(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes)));
-    return {_mm512_permutexvar_ps(_mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28)), table)};
+    return _mm512_or_si512(bytes, _mm512_slli_epi64(bytes, 28));
   }
 #else
-  RECKONER_INLINE static F32 values(const std::byte* codes) {
-    const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+  RECKONER_INLINE static __m256i dwords(const std::byte* codes) {
     std::int32_t four = 0;
     std::memcpy(&four, codes, 4);
     const __m256i bytes = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four));
-    const __m256i dwords = _mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
-    // The look-up reads the low three bits of each dword; the fourth is the sign.
-    const __m256i sign = _mm256_and_si256(_mm256_slli_epi32(dwords, 28), _mm256_set1_epi32(INT32_MIN));
-    return {_mm256_or_ps(_mm256_permutevar8x32_ps(magnitudes, dwords), _mm256_castsi256_ps(sign))};
+    return _mm256_or_si256(bytes, _mm256_slli_epi64(bytes, 28));
   }
 #endif
 };
+
+struct E2M1Values : FourBitCodes<E2M1Values> {
+#if defined(__AVX512F__)
+  RECKONER_INLINE static F32 look_up(__m512i codes) { return {_mm512_permutexvar_ps(codes, E2M1Codes::values())}; }
+#else
+  RECKONER_INLINE static F32 look_up(__m256i codes) {
+    const __m256 magnitudes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+    // The look-up reads the low three bits of each dword; the fourth is the sign.
+    const __m256i sign = _mm256_and_si256(_mm256_slli_epi32(codes, 28), _mm256_set1_epi32(INT32_MIN));
+    return {_mm256_or_ps(_mm256_permutevar8x32_ps(magnitudes, codes), _mm256_castsi256_ps(sign))};
+  }
+#endif
+};
+
+struct Int4Values : FourBitCodes<Int4Values> {
+#if defined(__AVX512F__)
+  RECKONER_INLINE static F32 look_up(__m512i codes) { return {_mm512_permutexvar_ps(codes, Int4Codes::values())}; }
+#else
+  RECKONER_INLINE static F32 look_up(__m256i codes) {
+    const __m256i code = _mm256_and_si256(codes, _mm256_set1_epi32(15));
+    return {_mm256_cvtepi32_ps(_mm256_sub_epi32(code, _mm256_set1_epi32(8)))};
+  }
+#endif
+};
+
+struct E4M3Values {
+  RECKONER_INLINE static F32 values(const std::byte* data, std::int64_t col) { return widen(data + col); }
+  RECKONER_INLINE static F32 values_first(const std::byte* data, std::int64_t col, std::int64_t n) {
+    alignas(16) std::byte first[kWidth] = {};
+    std::memcpy(first, data + col, static_cast<std::size_t>(n));
+    return widen(first);
+  }
+
+ private:
+  RECKONER_INLINE static F32 widen(const std::byte* p) {
+#if defined(__AVX512F__)
+    return {e4m3_to_float(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
+#else
+    return {e4m3_to_float(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))};
+#endif
+  }
+};
+
+using Nvfp4Query = ScaledQuery<E2M1Values, Nvfp4Scale>;
+using Mxfp4Query = ScaledQuery<E2M1Values, MxScale>;
+using Int4Query = ScaledQuery<Int4Values, Int4Scale>;
+using Fp8BlockQuery = ScaledQuery<E4M3Values, Fp8BlockScale>;
+using Fp8ChannelQuery = ScaledQuery<E4M3Values, Fp8ChannelScale>;
+using Mxfp8Query = ScaledQuery<E4M3Values, MxScale>;
 
 template <class Format>
 struct Query {
@@ -99,7 +187,7 @@ struct Query {
   RECKONER_INLINE static F32 load_up_to(const float* y, std::int64_t n) { return n >= kWidth ? load(y) : load_first(y, n); }
   RECKONER_INLINE static F32 decode_up_to(const QueryTask& task, std::int64_t p, std::int64_t col, std::int64_t n) {
     const std::byte* data = task.data + p * task.row_bytes;
-    const std::byte* scales = task.scales + p * task.scale_row_bytes;
+    const std::byte* scales = task.scales + (task.first_row + p) / Format::kBlockRows * task.scale_row_bytes;
     return n >= kWidth ? Format::decode(data, scales, col) : Format::decode_first(data, scales, col, n);
   }
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "kernels/cpu/latent/latent.h"
+#include "kernels/cpu/linear/dot_cores.h"
 #include "kernels/cpu/linear/dot_driver.h"
-#include "kernels/cpu/linear/dot_supports.h"
 
 namespace reckoner {
 namespace {
@@ -18,13 +18,11 @@ DotDriver driver(const DotCore& core, const LatentValueArgs& args, int threads) 
   return {core, {.rows = tokens_at_a_time(core, args) * args.x.dim(1), .cols = args.kv_b.cols}, threads};
 }
 
-template <const DotCore& core>
-std::int64_t workspace_bytes(const LatentValueArgs& args, int threads) {
+std::int64_t workspace_bytes(const DotCore& core, const LatentValueArgs& args, int threads) {
   return driver(core, args, threads).workspace_bytes();
 }
 
-template <const DotCore& core>
-void run(const LatentValueArgs& args, Lane& lane) {
+void run(const DotCore& core, const LatentValueArgs& args, Lane& lane) {
   const DotDriver dot = driver(core, args, lane.pool.threads());
   const std::int64_t tokens = args.x.dim(0);
   const std::int64_t heads = args.x.dim(1);
@@ -45,26 +43,14 @@ void run(const LatentValueArgs& args, Lane& lane) {
   }
 }
 
-template <const DotCore& core>
-Kernel<LatentValueArgs> kernel(std::string_view name, Support (*supports)(const Key&, const DeviceInfo&)) {
-  return {.name = name, .supports = supports, .workspace_bytes = workspace_bytes<core>, .run = run<core>};
-}
+template <const auto& core>
+struct Runner {
+  static std::int64_t workspace_bytes(const LatentValueArgs& args, int threads) { return reckoner::workspace_bytes(core, args, threads); }
+  static void run(const LatentValueArgs& args, Lane& lane) { reckoner::run(core, args, lane); }
+};
 
 }  // namespace
 
-std::vector<Kernel<LatentValueArgs>> latent_value_kernels() {
-  return {
-      kernel<avx512bf16::kDotBf16>("latent_value.bf16.avx512bf16", dot_needs_avx512bf16<QuantFormat::bf16>),
-      kernel<avx512bf16::kDotNvfp4>("latent_value.nvfp4.avx512bf16", dot_needs_avx512bf16<QuantFormat::nvfp4>),
-      kernel<avx512::kDotF32>("latent_value.f32.avx512", dot_needs_avx512<QuantFormat::f32>),
-      kernel<avx512::kDotF16>("latent_value.f16.avx512", dot_needs_avx512<QuantFormat::f16>),
-      kernel<avx512::kDotBf16>("latent_value.bf16.avx512", dot_needs_avx512<QuantFormat::bf16>),
-      kernel<avx512::kDotNvfp4>("latent_value.nvfp4.avx512", dot_needs_avx512<QuantFormat::nvfp4>),
-      kernel<avx2::kDotF32>("latent_value.f32.avx2", dot_needs_avx2<QuantFormat::f32>),
-      kernel<avx2::kDotF16>("latent_value.f16.avx2", dot_needs_avx2<QuantFormat::f16>),
-      kernel<avx2::kDotBf16>("latent_value.bf16.avx2", dot_needs_avx2<QuantFormat::bf16>),
-      kernel<avx2::kDotNvfp4>("latent_value.nvfp4.avx2", dot_needs_avx2<QuantFormat::nvfp4>),
-  };
-}
+std::vector<Kernel<LatentValueArgs>> latent_value_kernels() { return dot_kernels<LatentValueArgs, Runner>(); }
 
 }  // namespace reckoner

@@ -16,9 +16,10 @@ namespace reckoner {
 // Some rows of one weight against some rows of packed x. Plain pointers: this crosses into code for another instruction set.
 struct DotTask {
   const std::byte* data;         // [rows, cols] in the core's format
-  const std::byte* scales;       // [rows, blocks], where the format has them
+  const std::byte* scales;       // [grid rows, blocks] of the whole matrix, where the format has them
+  std::int64_t first_row;        // of that matrix: which of its rows is row 0 here; a block of scales may cover several rows
   std::int64_t row_bytes;        // from one row to the next
-  std::int64_t scale_row_bytes;  // likewise
+  std::int64_t scale_row_bytes;  // from one row of the grid to the next
   float scale;                   // of the whole tensor
   std::int64_t rows;             // at most kDotRows
   std::int64_t cols;             // at least 1
@@ -30,7 +31,8 @@ struct DotTask {
   std::int64_t y_stride;
 };
 
-inline constexpr std::int64_t kDotRows = 64;  // rows of a weight that one task may have: with a block of columns they fit the panel
+inline constexpr std::int64_t kDotBlockSide = 128;  // rows and columns that share a scale in fp8_block
+inline constexpr std::int64_t kDotRows = 64;        // rows of a weight that one task may have: with a block of columns they fit the panel
 
 // One row of a weight.
 struct WeightRow {
@@ -49,14 +51,14 @@ struct DotCore {
 };
 
 namespace avx2 {
-extern const DotCore kDotF32, kDotF16, kDotBf16, kDotNvfp4;
+extern const DotCore kDotF32, kDotF16, kDotBf16, kDotNvfp4, kDotMxfp4, kDotInt4, kDotFp8Block, kDotFp8Channel, kDotMxfp8;
 }
 namespace avx512 {
-extern const DotCore kDotF32, kDotF16, kDotBf16, kDotNvfp4;
+extern const DotCore kDotF32, kDotF16, kDotBf16, kDotNvfp4, kDotMxfp4, kDotInt4, kDotFp8Block, kDotFp8Channel, kDotMxfp8;
 }
 // x rounded to BF16.
 namespace avx512bf16 {
-extern const DotCore kDotBf16, kDotNvfp4;
+extern const DotCore kDotBf16, kDotNvfp4, kDotMxfp4, kDotInt4, kDotFp8Block, kDotFp8Channel, kDotMxfp8;
 }
 
 }  // namespace reckoner

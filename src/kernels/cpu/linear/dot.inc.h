@@ -1,5 +1,5 @@
 // The loops of a DotCore, over a format (dot_formats_*.inc.h). `Format` is what few() decodes, `Panel` what many() does: another one where
-// the block scale is better applied to sums of a few products than to each weight.
+// few() multiplies sums of a few products by the block scale, and many() each weight.
 //
 // Bits: few() and many() add the same products in the same order into the same lanes, block of columns by block of columns.
 #pragma once
@@ -33,7 +33,8 @@ struct Dot {
   // panel in a part of L2.
   static constexpr std::int64_t kBlock = 3072 / static_cast<std::int64_t>(sizeof(Element));
   static constexpr std::int64_t kGroup = Format::kGroupSteps * Format::kStep;
-  static constexpr std::int64_t kPanelBytes = kDotRows * kBlock * static_cast<std::int64_t>(sizeof(Element));
+  static constexpr std::int64_t kPanelStep = (Format::kVectors + Panel::kScaleVectors) * Format::kVector;  // of one row, in elements
+  static constexpr std::int64_t kPanelBytes = kDotRows * kBlock / Format::kStep * kPanelStep * static_cast<std::int64_t>(sizeof(Element));
   static constexpr std::int64_t kTokensInL2 = 32;
   static_assert(kBlock % kGroup == 0);
 
@@ -52,7 +53,7 @@ struct Dot {
     return reinterpret_cast<const Element*>(task.x + row * task.x_stride_bytes);
   }
   RECKONER_INLINE static WeightRow weight_row(const DotTask& task, std::int64_t row) {
-    return {task.data + row * task.row_bytes, task.scales + row * task.scale_row_bytes};
+    return {task.data + row * task.row_bytes, task.scales + (task.first_row + row) / Format::kBlockRows * task.scale_row_bytes};
   }
 
   // y[first .. first + n) of one token. A block's sum is stored, then added to; the last one brings the scale.
@@ -151,7 +152,7 @@ struct Dot {
     for (std::int64_t row = 0; row < task.rows; row += kOneTokenRows) {
       DotTask part = task;
       part.data += row * task.row_bytes;
-      part.scales += row * task.scale_row_bytes;
+      part.first_row += row;
       part.rows = row + kOneTokenRows < task.rows ? kOneTokenRows : task.rows - row;
       part.y += row;
       few_rows(part);
@@ -160,12 +161,14 @@ struct Dot {
 
   // ---- Many tokens: decode a block of columns into a panel ----
 
-  // Panel: [groups of kTileRows rows][vectors of the block][kTileRows] vectors, so that a tile reads it from front to back.
+  // Panel: [groups of kTileRows rows][steps of the block][vectors of a step][kTileRows] vectors, so that a tile reads it from front to
+  // back.
   static void expand_row(const WeightRow& w, std::int64_t begin, std::int64_t end, std::int64_t cols, Element* panel) {
     constexpr std::int64_t kNext = kTileRows * Format::kVector;
     const auto put = [&](const typename Panel::Decoded& decoded) RECKONER_INLINE_BODY {
       unroll<Format::kVectors>([&](auto i) RECKONER_INLINE_BODY { Format::store(panel + i * kNext, decoded.v[i]); });
-      panel += Format::kVectors * kNext;
+      if constexpr (Panel::kScaleVectors > 0) store(reinterpret_cast<float*>(panel + Format::kVectors * kNext), {decoded.scale});
+      panel += kTileRows * kPanelStep;
     };
     std::int64_t col = begin;
     for (; col + kGroup <= end; col += kGroup) {
@@ -191,9 +194,18 @@ struct Dot {
   struct Block {
     std::int64_t first_row, end_row;  // of the task's
     std::int64_t begin, end;          // columns
-    std::int64_t vectors;             // of each row
+    std::int64_t steps;               // of each row
     const Element* panel;
   };
+
+  // A step of one row as few() decodes it, from a panel that holds scales.
+  RECKONER_INLINE static typename Format::Decoded panel_step(const Element* panel) {
+    constexpr std::int64_t kNext = kTileRows * Format::kVector;
+    typename Format::Decoded decoded;
+    unroll<Format::kVectors>([&](auto i) RECKONER_INLINE_BODY { decoded.v[i] = Format::load(panel + i * kNext); });
+    decoded.scale = reckoner::RECKONER_ISA::load(reinterpret_cast<const float*>(panel + Format::kVectors * kNext)).v;
+    return decoded;
+  }
 
   // kTokens rows of x times all rows of the panel, added to y.
   template <int kTokens>
@@ -204,13 +216,23 @@ struct Dot {
     for (std::int64_t row = block.first_row; row < block.end_row; row += kTileRows) {
       Sum sum[kTokens][kTileRows];
       unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { unroll<kTileRows>([&](auto r) RECKONER_INLINE_BODY { sum[t][r] = zero().v; }); });
-      for (std::int64_t at = 0; at < block.vectors * Format::kVector; at += Format::kVector, w += kTileRows * Format::kVector) {
-        typename Format::Vector x_at[kTokens];
-        unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { x_at[t] = Format::load(x[t] + at); });
-        unroll<kTileRows>([&](auto r) RECKONER_INLINE_BODY {
-          const typename Format::Vector w_at = Format::load(w + r * Format::kVector);
-          unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { sum[t][r] = Format::multiply_add(x_at[t], w_at, sum[t][r]); });
-        });
+      const std::int64_t end = block.steps * Format::kStep;
+      if constexpr (Panel::kScaleVectors > 0) {
+        for (std::int64_t at = 0; at < end; at += Format::kStep, w += kTileRows * kPanelStep) {
+          unroll<kTileRows>([&](auto r) RECKONER_INLINE_BODY {
+            const typename Format::Decoded w_at = panel_step(w + r * Format::kVector);
+            unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { sum[t][r] = Format::multiply_add(x[t] + at, w_at, sum[t][r]); });
+          });
+        }
+      } else {
+        for (std::int64_t at = 0; at < end; at += Format::kVector, w += kTileRows * Format::kVector) {
+          typename Format::Vector x_at[kTokens];
+          unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { x_at[t] = Format::load(x[t] + at); });
+          unroll<kTileRows>([&](auto r) RECKONER_INLINE_BODY {
+            const typename Format::Vector w_at = Format::load(w + r * Format::kVector);
+            unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY { sum[t][r] = Format::multiply_add(x_at[t], w_at, sum[t][r]); });
+          });
+        }
       }
       unroll<kTokens>([&](auto t) RECKONER_INLINE_BODY {
         add_block(task, block, token + t, row, sum_lanes(sum[t][0], sum[t][1], sum[t][2], sum[t][3]));
@@ -235,7 +257,7 @@ struct Dot {
     for (std::int64_t i = 0; i < (rows + kTileRows - 1) / kTileRows * kTileRows; ++i) {
       const std::int64_t row = block.first_row + (i < rows ? i : rows - 1);
       if (row + kRowsAhead < task.rows) prefetch(weight_row(task, row + kRowsAhead), block.begin, block.end);
-      Element* to = panel + (i / kTileRows * block.vectors * kTileRows + i % kTileRows) * Format::kVector;
+      Element* to = panel + i / kTileRows * kTileRows * block.steps * kPanelStep + i % kTileRows * Format::kVector;
       expand_row(weight_row(task, row), block.begin, block.end, task.cols, to);
     }
   }
@@ -246,10 +268,10 @@ struct Dot {
     const std::int64_t panel_rows = task.tokens <= kTokensInL2 ? kTileRows : kDotRows;
     for (std::int64_t begin = 0; begin < task.cols; begin += kBlock) {
       const std::int64_t end = begin + kBlock < task.cols ? begin + kBlock : task.cols;
-      const std::int64_t vectors = (end - begin + Format::kStep - 1) / Format::kStep * Format::kVectors;
+      const std::int64_t steps = (end - begin + Format::kStep - 1) / Format::kStep;
       for (std::int64_t row = 0; row < task.rows; row += panel_rows) {
         const std::int64_t end_row = row + panel_rows < task.rows ? row + panel_rows : task.rows;
-        const Block block{.first_row = row, .end_row = end_row, .begin = begin, .end = end, .vectors = vectors, .panel = panel};
+        const Block block{.first_row = row, .end_row = end_row, .begin = begin, .end = end, .steps = steps, .panel = panel};
         expand(task, block, panel);
         all_tokens(task, block);
       }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
-#include "quant/format.h"
+#include "quant/fp8.h"
 
 namespace reckoner {
 namespace {
+
+static_assert(kDotBlockSide == kFp8Block);
 
 constexpr std::int64_t kPackedBytes = 16 << 20;
 constexpr std::int64_t kLeastRowsAtATime = 64;
@@ -67,7 +69,8 @@ void DotDriver::run_tile(Lane& lane, const DotGroup& group, const Tiles& tiles, 
   const std::int64_t scale_row_bytes = format.scale_row_bytes(group.w.cols);
   const bool by_index = group.x_index != nullptr;
   const DotTask task{.data = group.w.data + row * data_row,
-                     .scales = group.w.scales == nullptr ? nullptr : scale_row(group.w, row),
+                     .scales = group.w.scales,
+                     .first_row = group.w.first_row + row,
                      .row_bytes = data_row,
                      .scale_row_bytes = scale_row_bytes,
                      .scale = group.w.scale,

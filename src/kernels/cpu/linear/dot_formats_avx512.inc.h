@@ -1,6 +1,8 @@
 // How AVX-512 decodes each format to float. A format gives:
 //   Element, Vector, load(), store()   of packed x and of the panel; kVector elements in a Vector
 //   kStep                              columns that are decoded together, into kVectors vectors
+//   kBlockRows                         rows that share their block scales
+//   kScaleVectors                      1 where the panel holds scales too: a vector of floats a step, by which its products are multiplied
 //   kFewTokens                         up to which decoding in registers, for a few of them at a time, is faster (measured)
 //   Scales scales(row, col, cols)      block scales of the kGroupSteps steps from column `col` on; those from `cols` on are not read
 //   Decoded decode(row, col, s, j)     step j of that group, which starts at `col`
@@ -23,6 +25,8 @@ struct FloatX {
   static constexpr int kVectors = kVectorsOfStep;
   static constexpr std::int64_t kVector = 16;
   static constexpr std::int64_t kStep = kVectors * kVector;
+  static constexpr std::int64_t kBlockRows = 1;
+  static constexpr int kScaleVectors = 0;
   struct Decoded {
     __m512 v[kVectors];
   };
@@ -119,59 +123,172 @@ RECKONER_INLINE __m512 e4m3_to_float(__m128i bytes) {
   return _mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
 }
 
-// NVFP4: 128 columns are 64 bytes, one vector; a dword of it is eight codes, columns 8i to 8i + 7, half a block.
-inline constexpr std::int64_t kNvfp4Step = 128;
+// E8M0 -> float: the byte is a float's exponent, but that 2^-127 is denormal and 255 is NaN.
+RECKONER_INLINE __m512 e8m0_to_float(__m128i bytes) {
+  const __m512i bits = _mm512_cvtepu8_epi32(bytes);
+  const __mmask16 special = _mm512_testn_epi32_mask(bits, bits) | _mm512_cmpeq_epi32_mask(bits, _mm512_set1_epi32(255));
+  const __m512i exponents = _mm512_slli_epi32(bits, 23);
+  return _mm512_castsi512_ps(_mm512_mask_or_epi32(exponents, special, exponents, _mm512_set1_epi32(0x00400000)));
+}
 
-struct Nvfp4Scales {
-  __m512 v;  // of 16 blocks: two steps
+// Sixteen bytes from p on, those from n on 0.
+RECKONER_INLINE __m128i load_first_bytes(const std::byte* p, std::int64_t n) {
+  return n >= 16 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)) : _mm_maskz_loadu_epi8(first16(n), p);
+}
 
-  RECKONER_INLINE static Nvfp4Scales load(const WeightRow& row, std::int64_t col, std::int64_t cols) {
-    const std::byte* p = row.scales + col / 16;
-    if (cols - col >= 256) return {e4m3_to_float(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))};
-    return {e4m3_to_float(_mm_maskz_loadu_epi8(first16((cols - col) / 16), p))};
+// Lane order: column kVectors * i + m of a step is lane i of vector m.
+template <int kVectors>
+RECKONER_INLINE void pack_interleaved(const float* x, float* packed) {
+  for (int m = 0; m < kVectors; ++m) {
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512i columns = _mm512_mullo_epi32(lane, _mm512_set1_epi32(kVectors));
+    _mm512_store_ps(packed + m * 16, _mm512_i32gather_ps(columns, x + m, 4));
   }
+}
+
+// The block scales of a group of steps. A step is sixteen dwords of codes; kDwords of them share a scale.
+template <int kDwords>
+struct BlockScales {
+  __m512 v;
+
   // The scale of each dword's block, in step j.
   RECKONER_INLINE __m512 of_step(int j) const {
-    const __m512i block = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-    return _mm512_permutexvar_ps(_mm512_add_epi32(block, _mm512_set1_epi32(8 * j)), v);
+    constexpr int d = kDwords;
+    const __m512i block = _mm512_setr_epi32(0 / d, 1 / d, 2 / d, 3 / d, 4 / d, 5 / d, 6 / d, 7 / d, 8 / d, 9 / d, 10 / d, 11 / d, 12 / d,
+                                            13 / d, 14 / d, 15 / d);
+    return _mm512_permutexvar_ps(_mm512_add_epi32(block, _mm512_set1_epi32(16 / d * j)), v);
   }
 };
-RECKONER_INLINE __m512i nvfp4_codes(const WeightRow& row, std::int64_t col) { return _mm512_loadu_si512(row.data + col / 2); }
-RECKONER_INLINE __m512i nvfp4_codes_first(const WeightRow& row, std::int64_t col, std::int64_t n) {
+
+// ---- Four bits: 128 columns are 64 bytes, one vector; a dword of it is eight codes, columns 8i to 8i + 7 ----
+
+struct Nvfp4Scales : BlockScales<2> {
+  RECKONER_INLINE static Nvfp4Scales load(const WeightRow& row, std::int64_t col, std::int64_t cols) {
+    return {e4m3_to_float(load_first_bytes(row.scales + col / 16, (cols - col) / 16))};
+  }
+};
+struct Mxfp4Scales : BlockScales<4> {
+  RECKONER_INLINE static Mxfp4Scales load(const WeightRow& row, std::int64_t col, std::int64_t cols) {
+    return {e8m0_to_float(load_first_bytes(row.scales + col / 32, (cols - col) / 32))};
+  }
+};
+struct Int4Scales : BlockScales<4> {
+  RECKONER_INLINE static Int4Scales load(const WeightRow& row, std::int64_t col, std::int64_t cols) {
+    const __m128i eight = load_first_bytes(row.scales + col / 32 * 2, (cols - col) / 32 * 2);
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_zextsi128_si256(eight)), 16))};
+  }
+};
+
+struct E2M1Codes {
+  RECKONER_INLINE static __m512 values() {
+    return _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+  }
+};
+struct Int4Codes {
+  RECKONER_INLINE static __m512 values() {
+    return _mm512_setr_ps(-8.0f, -7.0f, -6.0f, -5.0f, -4.0f, -3.0f, -2.0f, -1.0f, 0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f);
+  }
+};
+
+RECKONER_INLINE __m512i four_bit_codes(const WeightRow& row, std::int64_t col) { return _mm512_loadu_si512(row.data + col / 2); }
+RECKONER_INLINE __m512i four_bit_codes_first(const WeightRow& row, std::int64_t col, std::int64_t n) {
   return _mm512_maskz_loadu_epi8(first64(n / 2), row.data + col / 2);
 }
 
-// Lane order: column 8i + m of a step is lane i of vector m.
-struct Nvfp4Format : FloatX<8> {
+// Columns that are missing have the code 0, which need not mean 0: their scale is 0 then.
+template <class Codes, class ScalesOfFormat>
+struct FourBitFormat : FloatX<8> {
   static constexpr std::int64_t kFewTokens = 12;
   RECKONER_INLINE static constexpr std::int64_t bytes(std::int64_t count) { return count / 2; }
-  using Scales = Nvfp4Scales;
+  using Scales = ScalesOfFormat;
   static constexpr int kGroupSteps = 2;
 
   RECKONER_INLINE static Scales scales(const WeightRow& row, std::int64_t col, std::int64_t cols) { return Scales::load(row, col, cols); }
   RECKONER_INLINE static Decoded decode_codes(__m512i codes, __m512 scale) {
-    const __m512 values =
-        _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    const __m512 values = Codes::values();
     Decoded decoded;
-    // The look-up reads the low four bits of a dword only. The products are exact: 2 bits times 4 bits.
+    // The look-up reads the low four bits of a dword only. The products are exact: at most 4 bits times 8 bits.
     unroll<kVectors>([&](auto m) RECKONER_INLINE_BODY {
       decoded.v[m] = _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(codes, 4 * m.value), values), scale);
     });
     return decoded;
   }
   RECKONER_INLINE static Decoded decode(const WeightRow& row, std::int64_t col, const Scales& s, int j) {
-    return decode_codes(nvfp4_codes(row, col), s.of_step(j));
+    return decode_codes(four_bit_codes(row, col), s.of_step(j));
   }
   RECKONER_INLINE static Decoded decode_first(const WeightRow& row, std::int64_t col, const Scales& s, int j, std::int64_t n) {
-    return decode_codes(nvfp4_codes_first(row, col, n), s.of_step(j));
+    return decode_codes(four_bit_codes_first(row, col, n), s.of_step(j));
   }
-  static void pack_step(const float* x, float* packed) {
-    for (int m = 0; m < kVectors; ++m) {
-      const __m512i every_eighth = _mm512_setr_epi32(0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120);
-      store(packed + m * kVector, _mm512_i32gather_ps(every_eighth, x + m, 4));
-    }
+  static void pack_step(const float* x, float* packed) { pack_interleaved<kVectors>(x, packed); }
+};
+
+using Nvfp4Format = FourBitFormat<E2M1Codes, Nvfp4Scales>;
+using Mxfp4Format = FourBitFormat<E2M1Codes, Mxfp4Scales>;
+using Int4Format = FourBitFormat<Int4Codes, Int4Scales>;
+
+// ---- FP8: 64 columns are one vector; a dword of it is columns 4i to 4i + 3 ----
+
+struct Fp8BlockScales {
+  static constexpr std::int64_t kBlockRows = kDotBlockSide;
+  static constexpr int kGroupSteps = kDotBlockSide / 64;
+  __m512 v;
+  RECKONER_INLINE static Fp8BlockScales load(const WeightRow& row, std::int64_t col, std::int64_t) {
+    return {_mm512_set1_ps(float_at(row.scales, col / kDotBlockSide))};
+  }
+  RECKONER_INLINE __m512 of_step(int) const { return v; }
+};
+struct Fp8ChannelScales {
+  static constexpr std::int64_t kBlockRows = 1;
+  static constexpr int kGroupSteps = 2;
+  __m512 v;
+  RECKONER_INLINE static Fp8ChannelScales load(const WeightRow& row, std::int64_t, std::int64_t) {
+    return {_mm512_set1_ps(float_at(row.scales, 0))};
+  }
+  RECKONER_INLINE __m512 of_step(int) const { return v; }
+};
+struct Mxfp8Scales : BlockScales<8> {
+  static constexpr std::int64_t kBlockRows = 1;
+  static constexpr int kGroupSteps = 4;
+  RECKONER_INLINE static Mxfp8Scales load(const WeightRow& row, std::int64_t col, std::int64_t cols) {
+    return {e8m0_to_float(load_first_bytes(row.scales + col / 32, (cols - col) / 32))};
   }
 };
+
+template <class ScalesOfFormat>
+struct Fp8Format : FloatX<4> {
+  static constexpr std::int64_t kFewTokens = 12;
+  static constexpr std::int64_t kBlockRows = ScalesOfFormat::kBlockRows;
+  RECKONER_INLINE static constexpr std::int64_t bytes(std::int64_t count) { return count; }
+  using Scales = ScalesOfFormat;
+  static constexpr int kGroupSteps = Scales::kGroupSteps;
+
+  RECKONER_INLINE static Scales scales(const WeightRow& row, std::int64_t col, std::int64_t cols) { return Scales::load(row, col, cols); }
+  // As e4m3_to_float. NaN is looked for in all lanes at once: it makes the row's sum NaN wherever it stands.
+  RECKONER_INLINE static Decoded decode_codes(__m512i codes, __m512 scale) {
+    const __m512i magnitude = _mm512_set1_epi8(0x7f);
+    if (_mm512_cmpeq_epi8_mask(_mm512_and_si512(codes, magnitude), magnitude) != 0) [[unlikely]] {
+      scale = _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000));
+    }
+    Decoded decoded;
+    unroll<kVectors>([&](auto m) RECKONER_INLINE_BODY {
+      const __m512i highest = _mm512_slli_epi32(codes, 24 - 8 * m.value);
+      const __m512i bits = _mm512_and_si512(_mm512_srai_epi32(highest, 4), _mm512_set1_epi32(static_cast<int>(0x87f00000u)));
+      decoded.v[m] = _mm512_mul_ps(_mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120f)), scale);
+    });
+    return decoded;
+  }
+  RECKONER_INLINE static Decoded decode(const WeightRow& row, std::int64_t col, const Scales& s, int j) {
+    return decode_codes(_mm512_loadu_si512(row.data + col), s.of_step(j));
+  }
+  RECKONER_INLINE static Decoded decode_first(const WeightRow& row, std::int64_t col, const Scales& s, int j, std::int64_t n) {
+    return decode_codes(_mm512_maskz_loadu_epi8(first64(n), row.data + col), s.of_step(j));
+  }
+  static void pack_step(const float* x, float* packed) { pack_interleaved<kVectors>(x, packed); }
+};
+
+using Fp8BlockFormat = Fp8Format<Fp8BlockScales>;
+using Fp8ChannelFormat = Fp8Format<Fp8ChannelScales>;
+using Mxfp8Format = Fp8Format<Mxfp8Scales>;
 
 // Sums of the lanes of four vectors, side by side; each by the same tree.
 RECKONER_INLINE __m128 sum_lanes(__m512 a, __m512 b, __m512 c, __m512 d) {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "kernels/cpu/linear/dot_cores.h"
 #include "kernels/cpu/linear/dot_driver.h"
-#include "kernels/cpu/linear/dot_supports.h"
 #include "kernels/cpu/linear/linear.h"
 
 namespace reckoner {
@@ -31,8 +31,7 @@ DotDriver driver(const DotCore& core, const LinearExpertsArgs& args, int threads
   return {core, {.rows = plan(core, args).packed_rows, .cols = args.experts.front().cols}, threads};
 }
 
-template <const DotCore& core>
-std::int64_t workspace_bytes(const LinearExpertsArgs& args, int threads) {
+std::int64_t workspace_bytes(const DotCore& core, const LinearExpertsArgs& args, int threads) {
   return driver(core, args, threads).workspace_bytes() + expert_count(args) * static_cast<std::int64_t>(sizeof(std::int32_t));
 }
 
@@ -78,8 +77,7 @@ void run_part(const LinearExpertsArgs& args, const DotDriver& dot, Lane& lane, b
   dot.run(lane, groups, out, range_in(args, active[0], first_slot, slots).count, group_at);
 }
 
-template <const DotCore& core>
-void run(const LinearExpertsArgs& args, Lane& lane) {
+void run(const DotCore& core, const LinearExpertsArgs& args, Lane& lane) {
   const DotDriver dot = driver(core, args, lane.pool.threads());
   const Plan cut = plan(core, args);
   // A batch may leave slots at the end unused.
@@ -96,26 +94,14 @@ void run(const LinearExpertsArgs& args, Lane& lane) {
   }
 }
 
-template <const DotCore& core>
-Kernel<LinearExpertsArgs> kernel(std::string_view name, Support (*supports)(const Key&, const DeviceInfo&)) {
-  return {.name = name, .supports = supports, .workspace_bytes = workspace_bytes<core>, .run = run<core>};
-}
+template <const auto& core>
+struct Runner {
+  static std::int64_t workspace_bytes(const LinearExpertsArgs& args, int threads) { return reckoner::workspace_bytes(core, args, threads); }
+  static void run(const LinearExpertsArgs& args, Lane& lane) { reckoner::run(core, args, lane); }
+};
 
 }  // namespace
 
-std::vector<Kernel<LinearExpertsArgs>> linear_experts_kernels() {
-  return {
-      kernel<avx512bf16::kDotBf16>("linear_experts.bf16.avx512bf16", dot_needs_avx512bf16<QuantFormat::bf16>),
-      kernel<avx512bf16::kDotNvfp4>("linear_experts.nvfp4.avx512bf16", dot_needs_avx512bf16<QuantFormat::nvfp4>),
-      kernel<avx512::kDotF32>("linear_experts.f32.avx512", dot_needs_avx512<QuantFormat::f32>),
-      kernel<avx512::kDotF16>("linear_experts.f16.avx512", dot_needs_avx512<QuantFormat::f16>),
-      kernel<avx512::kDotBf16>("linear_experts.bf16.avx512", dot_needs_avx512<QuantFormat::bf16>),
-      kernel<avx512::kDotNvfp4>("linear_experts.nvfp4.avx512", dot_needs_avx512<QuantFormat::nvfp4>),
-      kernel<avx2::kDotF32>("linear_experts.f32.avx2", dot_needs_avx2<QuantFormat::f32>),
-      kernel<avx2::kDotF16>("linear_experts.f16.avx2", dot_needs_avx2<QuantFormat::f16>),
-      kernel<avx2::kDotBf16>("linear_experts.bf16.avx2", dot_needs_avx2<QuantFormat::bf16>),
-      kernel<avx2::kDotNvfp4>("linear_experts.nvfp4.avx2", dot_needs_avx2<QuantFormat::nvfp4>),
-  };
-}
+std::vector<Kernel<LinearExpertsArgs>> linear_experts_kernels() { return dot_kernels<LinearExpertsArgs, Runner>(); }
 
 }  // namespace reckoner

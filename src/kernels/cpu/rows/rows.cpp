@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/cpu/rows/row_functions.h"
+#include "kernels/cpu/supports.h"
 
 namespace reckoner {
 namespace {
@@ -60,11 +61,17 @@ void run(const RopeHeadsArgs& args, Lane& lane, const RowFunctions& isa) {
 // Writes row[width] to the cache.
 void write(const CacheView& cache, const TokenPlaces& places, std::int64_t token, const float* row, const RowFunctions& isa) {
   std::byte* at = cache.row(places.pages[static_cast<std::size_t>(token)], places.positions.i32()[token]);
-  if (cache.dtype == DType::bf16) {
-    isa.round_to_bf16(row, cache.row_elements, reinterpret_cast<std::uint16_t*>(at));
-  } else {
+  if (cache.dtype == DType::f32) {
     std::copy_n(row, cache.row_elements, reinterpret_cast<float*>(at));
+    return;
   }
+  const std::int64_t quantised = cache.quantised();
+  auto* scales = reinterpret_cast<float*>(at + cache.scales_offset_bytes());
+  for (std::int64_t first = 0; first < quantised; first += kCacheBlock) {
+    scales[first / kCacheBlock] =
+        isa.quantise(row + first, std::min(kCacheBlock, quantised - first), reinterpret_cast<std::uint8_t*>(at) + first);
+  }
+  isa.round_to_bf16(row + quantised, cache.row_elements - quantised, reinterpret_cast<std::uint16_t*>(at + cache.plain_offset_bytes()));
 }
 
 // A row of floats for each thread, so that rows of two threads do not share a cache line.
@@ -98,6 +105,17 @@ void run(const StoreIndexKeyArgs& args, Lane& lane, const RowFunctions& isa) {
   });
 }
 
+void run(const StoreRowsArgs& args, Lane& lane, const RowFunctions& isa) {
+  const std::int64_t width = args.x.dim(1);
+  for_rows(lane.pool, args.x.dim(0), width,
+           [&](std::int64_t token, int) { write(args.cache, args.places, token, args.x.f32() + token * width, isa); });
+}
+
+void run(const AddBiasArgs& args, Lane& lane, const RowFunctions& isa) {
+  const std::int64_t width = args.x.dim(1);
+  for_rows(lane.pool, args.x.dim(0), width, [&](std::int64_t row, int) { isa.add(args.x.f32() + row * width, args.bias.f32(), width); });
+}
+
 void run(const SiluMulArgs& args, Lane& lane, const RowFunctions& isa) {
   const std::int64_t elements = args.y.shape.elements();
   lane.pool.parallel_for((elements + kItemFloats - 1) / kItemFloats, [&](std::int64_t item, int) {
@@ -129,14 +147,6 @@ std::int64_t workspace_bytes(const Args& args, int threads) {
   return threads * row_floats(width) * static_cast<std::int64_t>(sizeof(float));
 }
 
-Support needs_avx2(const Key&, const DeviceInfo& device) {
-  return device.avx2 ? Support{} : Support{.yes = false, .reason = "needs AVX2 and FMA"};
-}
-
-Support needs_avx512(const Key&, const DeviceInfo& device) {
-  return device.avx512 ? Support{} : Support{.yes = false, .reason = "needs AVX-512 F, BW, DQ and VL"};
-}
-
 // The two kernels of an op, best first.
 template <class Args>
 std::vector<Kernel<Args>> kernels(std::string_view avx512_name, std::string_view avx2_name) {
@@ -157,6 +167,8 @@ std::vector<Kernel<StoreLatentArgs>> store_latent_kernels() { return kernels<Sto
 std::vector<Kernel<StoreIndexKeyArgs>> store_index_key_kernels() {
   return kernels<StoreIndexKeyArgs>("store_index_key.avx512", "store_index_key.avx2");
 }
+std::vector<Kernel<StoreRowsArgs>> store_rows_kernels() { return kernels<StoreRowsArgs>("store_rows.avx512", "store_rows.avx2"); }
+std::vector<Kernel<AddBiasArgs>> add_bias_kernels() { return kernels<AddBiasArgs>("add_bias.avx512", "add_bias.avx2"); }
 std::vector<Kernel<SiluMulArgs>> silu_mul_kernels() { return kernels<SiluMulArgs>("silu_mul.avx512", "silu_mul.avx2"); }
 std::vector<Kernel<CombineArgs>> combine_kernels() { return kernels<CombineArgs>("combine.avx512", "combine.avx2"); }
 

@@ -11,6 +11,8 @@ std::vector<Kernel<RmsNormArgs>> rms_norm_kernels();
 std::vector<Kernel<RopeHeadsArgs>> rope_heads_kernels();
 std::vector<Kernel<StoreLatentArgs>> store_latent_kernels();
 std::vector<Kernel<StoreIndexKeyArgs>> store_index_key_kernels();
+std::vector<Kernel<StoreRowsArgs>> store_rows_kernels();
+std::vector<Kernel<AddBiasArgs>> add_bias_kernels();
 std::vector<Kernel<SiluMulArgs>> silu_mul_kernels();
 std::vector<Kernel<CombineArgs>> combine_kernels();
 

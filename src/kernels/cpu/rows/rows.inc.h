@@ -45,6 +45,10 @@ float add_and_square(float* x, const float* add, std::int64_t width) {
   return sum((acc[0] + acc[1]) + (acc[2] + acc[3]));
 }
 
+void add(float* x, const float* more, std::int64_t width) {
+  for_pieces(width, [&](std::int64_t i, std::int64_t n) { store_some(x + i, load_some(x + i, n) + load_some(more + i, n), n); });
+}
+
 void scale(const float* x, float factor, const float* weight, std::int64_t width, float* y) {
   const F32 all = broadcast(factor);
   for_pieces(width, [&](std::int64_t i, std::int64_t n) { store_some(y + i, load_some(x + i, n) * all * load_some(weight + i, n), n); });
@@ -154,6 +158,47 @@ void round_to_bf16(const float* x, std::int64_t width, std::uint16_t* y) {
   }
 }
 
+// All bits where the condition holds. The compiler would make a jump of some selections, and no vectors of a loop with a jump.
+RECKONER_INLINE std::uint32_t mask_of(bool condition) { return 0u - static_cast<std::uint32_t>(condition); }
+
+// Both loops become vectors as well.
+float quantise(const float* x, std::int64_t width, std::uint8_t* codes) {
+  constexpr std::uint32_t kInfinity = 0x7f800000;
+  std::uint32_t largest_bits = 0;  // of non-negative floats: ordered as they are
+  for (std::int64_t i = 0; i < width; ++i) {
+    std::uint32_t magnitude;
+    __builtin_memcpy(&magnitude, x + i, sizeof(magnitude));
+    magnitude &= 0x7fffffffu;
+    magnitude &= mask_of(magnitude < kInfinity);
+    largest_bits = magnitude > largest_bits ? magnitude : largest_bits;
+  }
+  float scale;
+  __builtin_memcpy(&scale, &largest_bits, sizeof(scale));
+  scale /= 448.0f;
+  scale = scale > 0 ? scale : 1.0f;
+  for (std::int64_t i = 0; i < width; ++i) {
+    std::uint32_t bits;
+    __builtin_memcpy(&bits, x + i, sizeof(bits));
+    const std::uint32_t finite = mask_of((bits & 0x7fffffffu) < kInfinity);
+    const float magnitude = __builtin_fabsf(x[i] / scale);
+    std::uint32_t rounded;
+    __builtin_memcpy(&rounded, &magnitude, sizeof(rounded));
+    const std::uint32_t normal = mask_of(rounded >= 0x3c800000u);  // 2^-6
+    // Normal numbers: three bits of mantissa remain, and the bias of the exponent becomes 7. The others count steps of 2^-9, which is
+    // where the last bit of a float from 2^14 on stands.
+    rounded = ((rounded + 0x7ffffu + ((rounded >> 20) & 1u)) >> 20) - ((127u - 7u) << 3);
+    const float shifted = magnitude + 0x1p14f;
+    std::uint32_t steps;
+    __builtin_memcpy(&steps, &shifted, sizeof(steps));
+    steps &= 0xffu;
+    std::uint32_t code = (rounded & normal) | (steps & ~normal);
+    code = code < 0x7eu ? code : 0x7eu;
+    code |= (bits >> 24) & 0x80u;
+    codes[i] = static_cast<std::uint8_t>((code & finite) | (0x7fu & ~finite));
+  }
+  return scale;
+}
+
 void silu_mul(const float* gate, const float* up, std::int64_t width, float* y) {
   const F32 one = broadcast(1.0f);
   for_pieces(width, [&](std::int64_t i, std::int64_t n) {
@@ -175,10 +220,12 @@ void combine(const float* rows, std::int64_t stride, const std::int32_t* slots, 
 
 RowFunctions row_functions() {
   return {.add_and_square = add_and_square,
+          .add = add,
           .scale = scale,
           .layer_norm = layer_norm,
           .rotate = rotate,
           .round_to_bf16 = round_to_bf16,
+          .quantise = quantise,
           .silu_mul = silu_mul,
           .combine = combine};
 }

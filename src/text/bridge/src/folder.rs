@@ -18,7 +18,7 @@ use crate::failure::{Code, Failure};
 
 /// Ids from here on are taken for damage: the library's tables are dense, so that one absurd id in a file would
 /// cost gigabytes. Published vocabularies end near 2^18.
-const ID_LIMIT: u64 = 1 << 24;
+pub const ID_LIMIT: u64 = 1 << 24;
 
 pub struct Template {
     /// How errors name the place it came from.
@@ -26,7 +26,7 @@ pub struct Template {
     pub text: String,
 }
 
-fn read_text(path: &Path, code: Code) -> Result<String, Failure> {
+pub fn read_text(path: &Path, code: Code) -> Result<String, Failure> {
     fs::read_to_string(path)
         .map_err(|error| Failure::new(code, format!("{}: {error}", path.display())))
 }
@@ -34,12 +34,20 @@ fn read_text(path: &Path, code: Code) -> Result<String, Failure> {
 /// tokenizer_config.json, or null when there is none. The library drops a file that does not parse, and with it the
 /// special tokens and the template, so it is checked here.
 pub fn read_config(folder: &Path) -> Result<Value, Failure> {
-    let path = folder.join("tokenizer_config.json");
+    read_object(&folder.join("tokenizer_config.json"))
+}
+
+/// config.json, which says what to do where the tokenizer's files do not; null when there is none.
+pub fn read_model_config(folder: &Path) -> Result<Value, Failure> {
+    read_object(&folder.join("config.json"))
+}
+
+fn read_object(path: &Path) -> Result<Value, Failure> {
     if !path.exists() {
         return Ok(Value::Null);
     }
     let fail = |what: String| Failure::new(Code::ConfigFile, format!("{}: {what}", path.display()));
-    match serde_json::from_str(&read_text(&path, Code::ConfigFile)?) {
+    match serde_json::from_str(&read_text(path, Code::ConfigFile)?) {
         Ok(config @ Value::Object(_)) => Ok(config),
         Ok(_) => Err(fail("expected a JSON object".to_owned())),
         Err(error) => Err(fail(error.to_string())),

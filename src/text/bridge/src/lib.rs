@@ -1,15 +1,19 @@
 //! Reckoner's C border to the Rust text stack. The contract of every function is in reckoner_text.h.
 
+mod deepseek;
 mod failure;
 mod folder;
 mod prompt;
+mod python;
 mod stream;
+mod template;
+mod tiktoken;
 mod tokenizer;
 
 use std::{path::Path, ptr, slice, str};
 
 use failure::{guarded, Code, Failure};
-use prompt::Prompt;
+use prompt::{Prompt, Prompts};
 use stream::{Step, Stream};
 use tokenizer::Tokenizer;
 
@@ -301,6 +305,57 @@ pub extern "C" fn reckoner_text_vocab_size(tokenizer: &Tokenizer) -> usize {
 #[no_mangle]
 pub extern "C" fn reckoner_text_base_vocab_size(tokenizer: &Tokenizer) -> usize {
     guarded(|| Ok(tokenizer.base_vocab_size())).unwrap_or(0)
+}
+
+/// # Safety
+/// See reckoner_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_config_token(
+    tokenizer: &Tokenizer,
+    which: i32,
+    token: *mut Bytes,
+    found: *mut i32,
+    error: *mut Bytes,
+) -> i32 {
+    // SAFETY: the caller's promise, for all that is written here.
+    unsafe {
+        answer(found, error, || {
+            let given = match which {
+                0 => &tokenizer.bos_token,
+                _ => &tokenizer.eos_token,
+            };
+            let Some(text) = given else {
+                return Ok(0);
+            };
+            token.write(text.clone().into_bytes().into());
+            Ok(1)
+        })
+    }
+}
+
+#[no_mangle]
+pub extern "C" fn reckoner_text_prompt_format(tokenizer: &Tokenizer) -> i32 {
+    match tokenizer.prompts {
+        Prompts::None => 0,
+        Prompts::Template(_) | Prompts::KimiK25(_) => 1,
+        Prompts::DeepseekV32 => 2,
+    }
+}
+
+/// # Safety
+/// See reckoner_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_prompt_source(
+    tokenizer: &Tokenizer,
+    name: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
+    // SAFETY: the caller's promise, for all that is written here.
+    unsafe {
+        answer(name, error, || {
+            Ok(tokenizer.prompts.name().as_bytes().to_vec().into())
+        })
+    }
 }
 
 /// # Safety

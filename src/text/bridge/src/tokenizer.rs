@@ -3,19 +3,26 @@
 use std::{path::Path, sync::Arc};
 
 use llm_tokenizer::{
-    create_tokenizer_with_chat_template, traits::Tokenizer as LibraryTokenizer, ChatTemplateState,
+    create_tokenizer_with_chat_template, traits::Tokenizer as LibraryTokenizer,
     HuggingFaceTokenizer,
 };
+use serde_json::Value;
 
 use crate::{
     failure::{Code, Failure},
-    folder::{find_template, parse_tokenizer, read_config, Template, TokenizerJson},
+    folder::{
+        find_template, parse_tokenizer, read_config, read_model_config, Template, TokenizerJson,
+    },
+    prompt::Prompts,
+    tiktoken::{self, Ranks},
 };
 
 pub struct Tokenizer {
     pub library: Arc<dyn LibraryTokenizer>,
-    /// How errors name the place the chat template came from.
-    pub template_name: String,
+    pub prompts: Prompts,
+    /// The beginning-of-text and end-of-text tokens of tokenizer_config.json.
+    pub bos_token: Option<String>,
+    pub eos_token: Option<String>,
     spelling: Spelling,
     vocab_size: usize,
 }
@@ -26,6 +33,8 @@ enum Spelling {
     ByteLevel,
     /// SentencePiece: U+2581 for a space, `<0xHH>` for a byte.
     SentencePiece,
+    /// Not at all: tokens are bytes.
+    Bytes(Ranks),
     /// As they are.
     Plain,
 }
@@ -41,31 +50,22 @@ impl Tokenizer {
             )
         })?;
         let config = read_config(&folder)?;
-        let template = find_template(&folder, &config)?;
-        if let Some(template) = &template {
-            // Parsed here first, so that a broken template is not reported as a broken tokenizer.
-            ChatTemplateState::new(Some(template.text.clone()))
-                .map_err(|error| template_failure(&template.name, &error))?;
-        }
-
-        let (json, source) = if folder.join("tokenizer.json").is_file() {
-            let json = TokenizerJson::open(&folder)?;
-            let path = json.path();
-            (Some(json), path)
-        } else {
-            (None, folder.clone())
+        let model_config = read_model_config(&folder)?;
+        // The library reads the template too. It is parsed first, so that a broken one is not reported as a broken
+        // tokenizer.
+        let prompts = Prompts::choose(find_template(&folder, &config)?, &model_config)?;
+        let file = tiktoken::find_file(&folder);
+        let file = file.filter(|_| !folder.join("tokenizer.json").is_file());
+        let Some(file) = file else {
+            let library = load_library_of(&folder)?;
+            let spelling = spelling_of(library.as_ref());
+            return Ok(Self::new(library, prompts, spelling, &config));
         };
-        let fail = |what: String| {
-            let named = json.as_ref().map(|_| folder.join("tokenizer.json"));
-            let named = named.as_ref().unwrap_or(&folder);
-            Failure::new(Code::TokenizerFile, format!("{}: {what}", named.display()))
-        };
-        let source = source
-            .to_str()
-            .ok_or_else(|| fail("the path is not UTF-8".to_owned()))?;
-        let library = create_tokenizer_with_chat_template(source, None)
-            .map_err(|error| fail(error.to_string()))?;
-        Self::with_template(library, template)
+        tiktoken::check_pattern_is_known(&file, &config, &model_config)?;
+        tiktoken::check_added_tokens(&config, &folder.join("tokenizer_config.json"))?;
+        let spelling = Spelling::Bytes(Ranks::read(&file)?);
+        let library = load_library(&file, &file)?;
+        Ok(Self::new(library, prompts, spelling, &config))
     }
 
     /// Loads the text of a tokenizer.json and, unless empty, of a chat template.
@@ -84,31 +84,33 @@ impl Tokenizer {
             name: "chat template".to_owned(),
             text: template.to_owned(),
         });
-        Self::with_template(
-            Arc::new(HuggingFaceTokenizer::from_tokenizer(inner)),
-            template,
-        )
+        let library: Arc<dyn LibraryTokenizer> =
+            Arc::new(HuggingFaceTokenizer::from_tokenizer(inner));
+        let spelling = spelling_of(library.as_ref());
+        let prompts = Prompts::choose(template, &Value::Null)?;
+        Ok(Self::new(library, prompts, spelling, &Value::Null))
     }
 
-    fn with_template(
-        mut library: Arc<dyn LibraryTokenizer>,
-        template: Option<Template>,
-    ) -> Result<Self, Failure> {
-        let mut template_name = "chat template".to_owned();
-        if let Some(template) = template {
-            let unshared = Arc::get_mut(&mut library)
-                .ok_or_else(|| Failure::new(Code::Internal, "the new tokenizer is shared"))?;
-            unshared
-                .set_chat_template(template.text)
-                .map_err(|error| template_failure(&template.name, &error))?;
-            template_name = template.name;
-        }
-        Ok(Self {
-            spelling: spelling_of(library.as_ref()),
+    fn new(
+        library: Arc<dyn LibraryTokenizer>,
+        prompts: Prompts,
+        spelling: Spelling,
+        config: &Value,
+    ) -> Self {
+        // A token is a string, or an object with its content.
+        let token = |name| {
+            let token = &config[name];
+            let text = token.as_str().or_else(|| token["content"].as_str());
+            text.map(str::to_owned)
+        };
+        Self {
+            bos_token: token("bos_token"),
+            eos_token: token("eos_token"),
             vocab_size: id_count(library.as_ref()),
             library,
-            template_name,
-        })
+            prompts,
+            spelling,
+        }
     }
 
     pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, Failure> {
@@ -126,6 +128,11 @@ impl Tokenizer {
 
     /// The bytes that `id` stands for on its own; half a character is common.
     pub fn piece(&self, id: u32) -> Result<Vec<u8>, Failure> {
+        if let Spelling::Bytes(ranks) = &self.spelling {
+            if let Some(bytes) = ranks.piece(id) {
+                return Ok(bytes.to_vec());
+            }
+        }
         let token = self.library.id_to_token(id).ok_or_else(|| {
             let text = format!("token id {id} is not in this vocabulary");
             Failure::new(Code::Argument, text)
@@ -134,13 +141,16 @@ impl Tokenizer {
             Spelling::ByteLevel => byte_level_bytes(&token),
             Spelling::SentencePiece => byte_fallback_byte(&token)
                 .map_or_else(|| token.replace('\u{2581}', " ").into_bytes(), |b| vec![b]),
-            Spelling::Plain => token.into_bytes(),
+            Spelling::Bytes(_) | Spelling::Plain => token.into_bytes(),
         })
     }
 
     /// Tokens in the model's own vocabulary, without the added ones.
     pub fn base_vocab_size(&self) -> usize {
-        self.library.vocab_size()
+        match &self.spelling {
+            Spelling::Bytes(ranks) => ranks.count(),
+            _ => self.library.vocab_size(),
+        }
     }
 
     /// One more than the largest id, added tokens included.
@@ -149,23 +159,30 @@ impl Tokenizer {
     }
 }
 
-/// The library's errors call every template "chat"; a person needs the file.
-pub fn template_failure(name: &str, error: &impl std::fmt::Display) -> Failure {
-    let text = error.to_string();
-    // The library's own text for this points at a page about transformers.
-    if text.contains("tokenizer.chat_template is not set") {
-        let text = "there is no chat template: no chat_template.jinja in the model folder, and no chat_template in \
-                    its tokenizer_config.json";
-        return Failure::new(Code::Template, text);
+/// Loads the tokenizer.json of a folder, or what else is there.
+fn load_library_of(folder: &Path) -> Result<Arc<dyn LibraryTokenizer>, Failure> {
+    let file = folder.join("tokenizer.json");
+    if !file.is_file() {
+        return load_library(folder, folder);
     }
-    Failure::new(
-        Code::Template,
-        text.replace("(in chat:", &format!("(in {name}:")),
-    )
+    let json = TokenizerJson::open(folder)?; // a copy, if it is one, lives until the library has read it
+    load_library(&json.path(), &file)
+}
+
+/// Loads `source`; errors name `file`.
+fn load_library(source: &Path, file: &Path) -> Result<Arc<dyn LibraryTokenizer>, Failure> {
+    let fail = |what: String| {
+        let text = format!("{}: {what}", file.display());
+        Failure::new(Code::TokenizerFile, text)
+    };
+    let source = source
+        .to_str()
+        .ok_or_else(|| fail("the path is not UTF-8".to_owned()))?;
+    create_tokenizer_with_chat_template(source, None).map_err(|error| fail(error.to_string()))
 }
 
 fn spelling_of(library: &dyn LibraryTokenizer) -> Spelling {
-    // The library has a per-id decoder exactly for byte-level vocabularies (and for tiktoken's, which are plain).
+    // The library has a per-id decoder exactly for byte-level vocabularies (and for tiktoken's).
     if library.as_any().is::<HuggingFaceTokenizer>() && library.incremental_decoder(false).is_some()
     {
         Spelling::ByteLevel

@@ -1,4 +1,4 @@
-// The arithmetic of attend_latent for one instruction set. Layouts: cache_rows.h, attend_piece.h.
+// The arithmetic of attention for one instruction set. Layouts: cache_rows.h, attend_piece.h.
 #pragma once
 
 #include "kernels/cpu/attention/attend_piece.h"
@@ -7,23 +7,25 @@
 namespace reckoner::RECKONER_ISA {
 namespace {
 
-// Heads of a register tile of the output; its other side is one chunk of the latent.
+// Heads of a register tile of the output; its other side is one chunk of the value.
 constexpr int kTileHeads = kVectors == 1 ? 16 : 4;
 
 void pack_block(const AttendPiece& piece, std::int64_t first, std::int64_t count) {
   for (std::int64_t key = 0; key < count; ++key) {
     const std::int64_t position = piece.positions != nullptr ? piece.positions[first + key] : first + key;
-    pack_row(piece.rows, piece.rows.row(piece.pages, position), piece.packed + key * kChunk);
+    pack_row(piece.keys, piece.key, piece.keys.row(piece.pages, position), piece.packed_keys + key * kChunk);
+    if (piece.values.first == nullptr) continue;
+    pack_row(piece.values, piece.value, piece.values.row(piece.pages, position), piece.packed_values + key * kChunk);
   }
-  pack_padding(piece.rows.width, count, piece.packed);
+  pack_padding(piece.key.width, count, piece.packed_keys);
 }
 
 // scores[key][head] of a packed block.
 void score_block(const AttendPiece& piece, const float* panel, std::int64_t count) {
-  const std::int64_t chunks = (piece.rows.width + kChunk - 1) / kChunk;
+  const std::int64_t chunks = (piece.key.width + kChunk - 1) / kChunk;
   for (std::int64_t key = 0; key < count; key += kTileKeys) {
     F32 acc[kTileKeys][kVectors];
-    multiply_tile(piece.packed + key * kChunk, panel, chunks, acc);
+    multiply_tile(piece.packed_keys + key * kChunk, panel, chunks, acc);
 #pragma GCC unroll 16
     for (int k = 0; k < kTileKeys; ++k) {
 #pragma GCC unroll 2
@@ -53,9 +55,10 @@ void soften_block(float* scores, std::int64_t count, bool first, float* partial,
   }
 }
 
-// y[chunk][head][.] = y * correction[head] + sum over keys of p[key][head] * row[key][chunk]
+// y[chunk][head][.] = y * correction[head] + sum over keys of p[key][head] * value[key][chunk]
 void accumulate_block(const AttendPiece& piece, std::int64_t count, bool first, const float* correction, float* y) {
-  for (std::int64_t tile = 0; tile < piece.latent_chunks * (kHeadLanes / kTileHeads); ++tile) {
+  const std::int64_t chunks = (piece.value.width + kChunk - 1) / kChunk;
+  for (std::int64_t tile = 0; tile < chunks * (kHeadLanes / kTileHeads); ++tile) {
     const std::int64_t chunk = tile / (kHeadLanes / kTileHeads);
     const std::int64_t head = tile % (kHeadLanes / kTileHeads) * kTileHeads;
     float* out = y + (chunk * kHeadLanes + head) * kChunk;
@@ -67,7 +70,7 @@ void accumulate_block(const AttendPiece& piece, std::int64_t count, bool first, 
         acc[h][v] = first ? zero() : load(out + h * kChunk + v * kLane) * broadcast(correction[head + h]);
       }
     }
-    const float* row = piece.packed + chunk * kChunkStride;
+    const float* row = piece.packed_values + chunk * kChunkStride;
     const float* p = piece.scores + head;
     for (std::int64_t key = 0; key < count; ++key, row += kChunk, p += kHeadLanes) {
       F32 values[kVectors];
@@ -89,7 +92,7 @@ void accumulate_block(const AttendPiece& piece, std::int64_t count, bool first, 
 }
 
 void attend(const AttendPiece& piece) {
-  const std::int64_t chunks = (piece.rows.width + kChunk - 1) / kChunk;
+  const std::int64_t chunks = (piece.key.width + kChunk - 1) / kChunk;
   float correction[kHeadLanes];
   for (std::int64_t done = 0; done < piece.count; done += kBlockKeys) {
     const std::int64_t count = piece.count - done < kBlockKeys ? piece.count - done : kBlockKeys;
@@ -103,7 +106,7 @@ void attend(const AttendPiece& piece) {
   }
 }
 
-void merge(float* into, const float* from, std::int64_t latent_chunks) {
+void merge(float* into, const float* from, std::int64_t value_chunks) {
   float of_into[kHeadLanes];
   float of_from[kHeadLanes];
   for (int lane = 0; lane < kHeadLanes; lane += kLane) {
@@ -117,7 +120,7 @@ void merge(float* into, const float* from, std::int64_t latent_chunks) {
     store(of_into + lane, factor_a);
     store(of_from + lane, factor_b);
   }
-  for (std::int64_t row = 0; row < latent_chunks * kHeadLanes; ++row) {  // [chunk][head]
+  for (std::int64_t row = 0; row < value_chunks * kHeadLanes; ++row) {  // [chunk][head]
     const F32 factor_a = broadcast(of_into[row % kHeadLanes]);
     const F32 factor_b = broadcast(of_from[row % kHeadLanes]);
     for (int i = 0; i < kChunk; i += kLane) {
@@ -127,15 +130,15 @@ void merge(float* into, const float* from, std::int64_t latent_chunks) {
   }
 }
 
-void finish(const float* partial, std::int64_t heads, std::int64_t latent, float* y) {
+void finish(const float* partial, std::int64_t heads, std::int64_t value_width, float* y) {
   for (std::int64_t head = 0; head < heads; ++head) {
     const F32 inverse = broadcast(1.0f / partial[Partial::kSum + head]);
-    for (std::int64_t i = 0; i < latent; i += kLane) {
+    for (std::int64_t i = 0; i < value_width; i += kLane) {
       const F32 value = load(partial + Partial::kY + (i / kChunk * kHeadLanes + head) * kChunk + i % kChunk) * inverse;
-      if (latent - i >= kLane) {
-        store(y + head * latent + i, value);
+      if (value_width - i >= kLane) {
+        store(y + head * value_width + i, value);
       } else {
-        store_first(y + head * latent + i, value, latent - i);
+        store_first(y + head * value_width + i, value, value_width - i);
       }
     }
   }

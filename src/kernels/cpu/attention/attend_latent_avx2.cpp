@@ -1,1 +1,0 @@
-#include "kernels/cpu/attention/attend_latent.inc.h"

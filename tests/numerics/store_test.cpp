@@ -1,0 +1,223 @@
+// The kernels that write into the cache, against the references, and the conversions that they use, against the scalar ones.
+#include "cases_rows.h"
+#include "kernels/cpu/rows/row_functions.h"
+
+namespace reckoner {
+namespace {
+
+// Tokens of a few sequences, each with a place of its own.
+std::vector<TokenCase> distinct_places(std::int64_t tokens, Random& random) {
+  std::vector<TokenCase> places;
+  for (std::int64_t i = 0; i < tokens; ++i) places.push_back({i % 2, i / 2 * 3 + random.below(3)});
+  return places;
+}
+
+// What storing may turn a small difference of an element into, at most: the distance of neighbours in the cache.
+double step_at(const CacheView& cache, const std::vector<float>& row, std::int64_t element) {
+  const double magnitude = std::fabs(row[static_cast<std::size_t>(element)]);
+  if (cache.dtype == DType::f32) return 0;
+  if (element >= cache.quantised()) return 0x1p-7 * magnitude;
+  double largest = 0;
+  const std::int64_t first = element / kCacheBlock * kCacheBlock;
+  for (std::int64_t i = first; i < std::min(first + kCacheBlock, cache.quantised()); ++i) {
+    largest = std::max(largest, std::fabs(static_cast<double>(row[static_cast<std::size_t>(i)])));
+  }
+  // 3 bits of mantissa; the smallest codes are 2^-9 apart. The scale differs a little as well, by less than the largest element does.
+  return std::max(0x1p-3 * magnitude, 0x1p-9 * largest / 448);
+}
+
+// The cache holds what it held before, but for the tokens' rows: those are `expected` within `bound(token, element)`, plus one step
+// of what the cache can hold; where the bound is 0 the bits agree.
+template <class Bound>
+void expect_stored(const OwnedCache& found, const OwnedCache& expected, const std::vector<TokenCase>& tokens, const Bound& bound) {
+  const std::vector<std::byte> bytes = found.bytes();
+  for (std::size_t t = 0; t < tokens.size(); ++t) {
+    const std::vector<float> row = found.row(tokens[t].sequence, tokens[t].position);
+    const std::vector<float> wanted = expected.row(tokens[t].sequence, tokens[t].position);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const double allowed = bound(static_cast<std::int64_t>(t), static_cast<std::int64_t>(i));
+      const double step = allowed == 0 ? 0 : step_at(*found, wanted, static_cast<std::int64_t>(i));
+      ASSERT_NEAR(row[i], wanted[i], allowed + step) << "token " << t << " element " << i;
+    }
+  }
+  for (const TokenCase& token : tokens) found.copy_row(expected, token.sequence, token.position);
+  EXPECT_TRUE(found.bytes() == expected.bytes()) << "bytes of somebody else were written";
+  found.set_bytes(bytes);
+}
+
+TEST(StoreLatent, KernelsMatchTheReference) {
+  Random random(7);
+  for (int i = 0; i < 40; ++i) {
+    const std::int64_t tokens = some_tokens(random);
+    const auto latent = random.one_of<std::int64_t>({8, 32, 40, 51, 160, 512});
+    const auto pairs = random.one_of<std::int64_t>({1, 8, 32});
+    const std::int64_t width = latent + 2 * pairs;
+    const std::vector<TokenCase> places = distinct_places(tokens, random);
+    const DType dtype = random.one_of(kCacheDTypes);
+    const std::uint64_t seed = static_cast<std::uint64_t>(random.below(1000));
+    Random random_a(seed), random_b(seed);
+    const OwnedCache expected(dtype, width, latent, {90, 90}, random_a);
+    const OwnedCache found(dtype, width, latent, {90, 90}, random_b);
+    const OwnedPlaces expected_places(places, expected), found_places(places, found);
+    const OwnedTensor kv({tokens, width}, random.floats(tokens * width)), weight({latent}, random.floats(latent));
+    const Angles angles(tokens, pairs, random);
+    StoreLatentArgs args{.kv = *kv,
+                         .weight = *weight,
+                         .epsilon = 1e-6f,
+                         .layout = i % 3 == 0 ? RopeLayout::half_split : RopeLayout::interleaved,
+                         .cosine = *angles.cosine,
+                         .sine = *angles.sine,
+                         .places = *expected_places,
+                         .cache = *expected};
+    SCOPED_TRACE(kv->shape.to_string() + " latent " + std::to_string(latent) + " " + std::string(name(dtype)));
+    reference(args);
+    args.places = *found_places;
+    args.cache = *found;
+    for_each_keyless_kernel<StoreLatentArgs>([&](const Kernel<StoreLatentArgs>& kernel) {
+      for (const int threads : {1, 3}) {
+        run_kernel(kernel, args, threads);
+        // As for rms_norm; the rotated part is the reference's to the bit.
+        expect_stored(found, expected, places, [&](std::int64_t token, std::int64_t element) {
+          if (element >= latent) return 0.0;
+          const double value = expected.row(places[static_cast<std::size_t>(token)].sequence,
+                                            places[static_cast<std::size_t>(token)].position)[static_cast<std::size_t>(element)];
+          return kUlp * (static_cast<double>(latent) / 2 + 8) * std::fabs(value) + 0x1p-126;
+        });
+      }
+    });
+  }
+}
+
+TEST(StoreIndexKey, KernelsMatchTheReference) {
+  Random random(8);
+  for (int i = 0; i < 40; ++i) {
+    const std::int64_t tokens = some_tokens(random);
+    const auto width = random.one_of<std::int64_t>({2, 8, 15, 32, 40, 64, 128, 144});
+    const std::int64_t pairs = std::min<std::int64_t>(width / 2, random.one_of<std::int64_t>({1, 8, 32}));
+    const std::vector<TokenCase> places = distinct_places(tokens, random);
+    const DType dtype = random.one_of(kCacheDTypes);
+    const std::uint64_t seed = static_cast<std::uint64_t>(random.below(1000));
+    Random random_a(seed), random_b(seed);
+    const OwnedCache expected(dtype, width, width, {90, 90}, random_a);
+    const OwnedCache found(dtype, width, width, {90, 90}, random_b);
+    const OwnedPlaces expected_places(places, expected), found_places(places, found);
+    const OwnedTensor k({tokens, width}, random.floats(tokens * width));
+    const OwnedTensor weight({width}, random.floats(width)), bias({width}, random.floats(width));
+    // A mean that is large against the spread, now and then.
+    const float offset = random.one_of<float>({0.0f, 0.0f, 100.0f});
+    for (std::int64_t j = 0; j < k->shape.elements(); ++j) k->f32()[j] += offset;
+    const Angles angles(tokens, pairs, random);
+    StoreIndexKeyArgs args{.k = *k,
+                           .weight = *weight,
+                           .bias = *bias,
+                           .epsilon = 1e-6f,
+                           .layout = i % 3 == 0 ? RopeLayout::half_split : RopeLayout::interleaved,
+                           .cosine = *angles.cosine,
+                           .sine = *angles.sine,
+                           .places = *expected_places,
+                           .cache = *expected};
+    SCOPED_TRACE(k->shape.to_string() + " pairs " + std::to_string(pairs) + " " + std::string(name(dtype)));
+    reference(args);
+    args.places = *found_places;
+    args.cache = *found;
+    for_each_keyless_kernel<StoreIndexKeyArgs>([&](const Kernel<StoreIndexKeyArgs>& kernel) {
+      for (const int threads : {1, 3}) {
+        run_kernel(kernel, args, threads);
+        // A normalised element is at most sqrt(width), and |weight|, |bias| <= 1. Mean and variance are float sums: (width + 4) ulp of
+        // the largest distance to the mean each; after that a few roundings, of which the rotation adds up two elements.
+        const auto n = static_cast<double>(width);
+        const double absolute = 2 * kUlp * ((2 * n + 8) * std::sqrt(n) + 8);
+        expect_stored(found, expected, places,
+                      [&](std::int64_t, std::int64_t) { return absolute + (dtype == DType::bf16 ? 0x1p-8 * absolute : 0.0); });
+      }
+    });
+  }
+}
+
+TEST(StoreRows, KernelsEqualTheReference) {
+  Random random(18);
+  for (int i = 0; i < 40; ++i) {
+    const std::int64_t tokens = some_tokens(random);
+    const auto width = random.one_of<std::int64_t>({8, 15, 64, 130, 256, 1024});
+    const std::vector<TokenCase> places = distinct_places(tokens, random);
+    const DType dtype = random.one_of(kCacheDTypes);
+    const std::uint64_t seed = static_cast<std::uint64_t>(random.below(1000));
+    Random random_a(seed), random_b(seed);
+    const OwnedCache expected(dtype, width, width, {90, 90}, random_a);
+    const OwnedCache found(dtype, width, width, {90, 90}, random_b);
+    const OwnedPlaces expected_places(places, expected), found_places(places, found);
+    const OwnedTensor x({tokens, width}, random.floats(tokens * width));
+    SCOPED_TRACE(x->shape.to_string() + " " + std::string(name(dtype)));
+    const std::vector<std::byte> before = found.bytes();
+    reference(StoreRowsArgs{.x = *x, .places = *expected_places, .cache = *expected});
+    for_each_keyless_kernel<StoreRowsArgs>([&](const Kernel<StoreRowsArgs>& kernel) {
+      for (const int threads : {1, 3}) {
+        found.set_bytes(before);
+        run_kernel(kernel, StoreRowsArgs{.x = *x, .places = *found_places, .cache = *found}, threads);
+        EXPECT_TRUE(found.bytes() == expected.bytes());
+      }
+    });
+    if (dtype != DType::f32) continue;
+    for (std::size_t t = 0; t < places.size(); ++t) {
+      const float* row = x->f32() + static_cast<std::int64_t>(t) * width;
+      EXPECT_EQ(expected.row(places[t].sequence, places[t].position), std::vector<float>(row, row + width));
+    }
+  }
+}
+
+TEST(RowFunctions, RoundToBf16EqualsTheScalarConversion) {
+  Random random(9);
+  std::vector<float> values = {0.0f, -0.0f, kInfinity, -kInfinity, kNan, -kNan, 3.4028235e38f, 1e-45f, std::bit_cast<float>(0x7f800001u)};
+  for (int i = 0; i < 100000; ++i) {
+    // Random bits, every third one at or next to a tie.
+    auto bits = static_cast<std::uint32_t>(random.below(std::int64_t{1} << 32));
+    if (i % 3 == 0) bits = (bits & 0xffff0000u) | static_cast<std::uint32_t>(0x7fff + random.below(3));
+    values.push_back(std::bit_cast<float>(bits));
+  }
+  std::vector<std::uint16_t> expected;
+  for (const float value : values) expected.push_back(f32_to_bf16(value));
+  const DeviceInfo device = detect_cpu();
+  const auto expect_equal = [&](const RowFunctions& functions) {
+    std::vector<std::uint16_t> found(values.size());
+    functions.round_to_bf16(values.data(), std::ssize(values), found.data());
+    EXPECT_EQ(found, expected);
+  };
+  if (device.avx2) expect_equal(avx2::row_functions());
+  if (device.avx512) expect_equal(avx512::row_functions());
+}
+
+// Codes and scale equal what write_row() writes, for blocks of any length and elements of any size.
+TEST(RowFunctions, QuantiseEqualsTheScalarConversion) {
+  Random random(17);
+  const DeviceInfo device = detect_cpu();
+  for (int i = 0; i < 3000; ++i) {
+    const std::int64_t count = 1 + random.below(kCacheBlock);
+    std::vector<float> block = random.floats(count);
+    // Elements of one size; of 24 binades, so that small codes occur; of all floats; and such that the scale is 1 and many are ties.
+    const std::int64_t kind = random.below(4);
+    for (float& value : block) {
+      if (kind == 1) value = std::ldexp(value, -static_cast<int>(random.below(24)));
+      if (kind == 2) value = std::bit_cast<float>(static_cast<std::uint32_t>(random.below(std::int64_t{1} << 32)));
+      if (kind == 3)
+        value = static_cast<float>(random.below(1 << 10)) * std::ldexp(value < 0 ? -1.0f : 1.0f, -static_cast<int>(random.below(11)));
+      if (kind == 3) value = value > 448.0f ? 448.0f : value;
+    }
+    if (kind == 3) block[0] = 448.0f;
+    if (kind == 2 && random.below(8) == 0)
+      std::fill(block.begin(), block.end(), std::bit_cast<float>(static_cast<std::uint32_t>(random.below(2000))));
+    const CacheView view{.row_elements = count, .dtype = DType::f8_e4m3, .quantised_elements = count};
+    std::vector<std::byte> expected(static_cast<std::size_t>(view.row_bytes())), found = expected;
+    write_row(view, expected.data(), block.data());
+    const auto expect_equal = [&](const RowFunctions& functions) {
+      std::fill(found.begin(), found.end(), std::byte{0});
+      const float scale = functions.quantise(block.data(), count, reinterpret_cast<std::uint8_t*>(found.data()));
+      std::memcpy(found.data() + view.scales_offset_bytes(), &scale, sizeof(scale));
+      ASSERT_EQ(found, expected) << "case " << i << " kind " << kind;
+    };
+    if (device.avx2) expect_equal(avx2::row_functions());
+    if (device.avx512) expect_equal(avx512::row_functions());
+  }
+}
+
+}  // namespace
+}  // namespace reckoner
