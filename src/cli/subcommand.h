@@ -25,5 +25,6 @@ extern const Subcommand kVerify;
 extern const Subcommand kInspect;
 extern const Subcommand kTokenize;
 extern const Subcommand kQuantize;
+extern const Subcommand kCompare;
 
 }  // namespace reckoner
