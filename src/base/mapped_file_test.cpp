@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 namespace reckoner {
 namespace {
@@ -37,6 +38,17 @@ TEST(MappedFile, ErrorsNameThePathAndTheReason) {
   EXPECT_EQ(MappedFile::open("/dev/null").error().what, "/dev/null: expected a regular file, found a device or pipe");
   const std::filesystem::path path = write("empty", "");
   EXPECT_EQ(MappedFile::open(path).error().what, path.string() + ": the file is empty");
+  std::filesystem::remove(path);
+}
+
+TEST(MappedFile, DroppedPagesAreReadAgain) {
+  const std::filesystem::path path = write("drop", std::string(20000, 'a') + "b");
+  const MappedFile file = MappedFile::open(path).value();
+  file.prefetch(0, file.size_bytes());
+  for (const auto& [offset, size] : {std::pair<std::int64_t, std::int64_t>{0, 20001}, {5000, 3}, {20000, 99}, {-5, 10}, {30000, 1}, {7, 0}})
+    file.drop(offset, size);
+  EXPECT_EQ(file.bytes()[0], std::byte{'a'});
+  EXPECT_EQ(file.bytes()[20000], std::byte{'b'});
   std::filesystem::remove(path);
 }
 

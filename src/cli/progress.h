@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cli/console.h"
 
@@ -18,9 +19,14 @@ class ProgressBar {
 
   // Draws the bar, at most ten times a second, and only once the job has taken a while: short ones should not flicker.
   void show_bytes(std::int64_t done, std::int64_t total);
+  void show_count(std::int64_t done, std::int64_t total, std::string_view unit);
   void clear();
 
  private:
+  // Whether it is time to draw.
+  bool is_due();
+  void draw(std::int64_t done, std::int64_t total, const std::string& text);
+
   using Clock = std::chrono::steady_clock;
   Console& console_;
   std::string label_;

@@ -26,5 +26,6 @@ extern const Subcommand kInspect;
 extern const Subcommand kLint;
 extern const Subcommand kTokenize;
 extern const Subcommand kQuantize;
+extern const Subcommand kCompare;
 
 }  // namespace reckoner

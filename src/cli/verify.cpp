@@ -10,6 +10,7 @@
 #include "cli/options.h"
 #include "cli/text_format.h"
 #include "cli/verify_report.h"
+#include "diagnose/verify/dequantised.h"
 #include "kernels/cpu/catalogue.h"
 
 namespace reckoner {
@@ -18,17 +19,22 @@ namespace {
 constexpr const char* kDescription =
     "Runs the token ids of a reference file and compares hidden states after every layer, logits and\n"
     "greedy answers with what another implementation (transformers) computed for them. Exit status\n"
-    "0 only if every case passes. tests/golden/README.md says what a reference file holds.";
+    "0 only if every case passes. tests/golden/README.md says what a reference file holds.\n"
+    "With --dequantised the model is its own reference: its weights expanded to float, run by the plain\n"
+    "scalar kernels on random tokens, must give the same logits.";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  reckoner verify models/pocket --reference tests/data/pocket-golden.safetensors\n"
     "  reckoner verify models/pocket --reference tests/data/pocket-golden.safetensors --precision fast\n"
-    "  reckoner verify tests/golden/glm_moe_dsa --reference tests/golden/glm_moe_dsa/reference.safetensors --chunk 1";
+    "  reckoner verify tests/golden/glm_moe_dsa --reference tests/golden/glm_moe_dsa/reference.safetensors --chunk 1\n"
+    "  reckoner verify models/pocket --dequantised";
 
 struct VerifyOptions {
   std::string model;
   std::string reference;
+  bool dequantised = false;
+  std::int64_t seed = 1;
   std::vector<std::int64_t> chunks;
   bool json = false;
   MachineOptions machine = {.precision = "exact"};
@@ -57,17 +63,43 @@ std::vector<std::int64_t> chunks_for(const ReferenceCase& reference, std::vector
   return chunks;
 }
 
+// The model's own weights in float, run by plain kernels.
+Result<std::vector<ReferenceCase>> reference_from_itself(const VerifyOptions& options, const Session& session, Console& console) {
+  const std::int64_t needed = dequantised_bytes(*session.model);
+  const std::int64_t free = free_memory_bytes();
+  if (free > 0 && needed > free) {
+    return Error{fmt::format("--dequantised: the weights take {} in float, {} of memory are free", bytes_text(static_cast<double>(needed)),
+                             bytes_text(static_cast<double>(free))),
+                 "verify a smaller model in this format, or use --reference"};
+  }
+  console.note(
+      fmt::format("expanding the weights to {} of floats, and running them with scalar kernels", bytes_text(static_cast<double>(needed))));
+  const std::unique_ptr<Model> expanded = TRY(dequantised(*session.model, *session.pool));
+  std::vector<std::int32_t> ids = random_tokens(expanded->config, static_cast<std::uint64_t>(options.seed));
+  const auto tokens = static_cast<std::int64_t>(ids.size());
+  const std::int64_t step = std::min<std::int64_t>(tokens, 256);
+  StepRunner runner(*expanded, cpu_catalogue(), limited_to(session.device, "scalar"), *session.pool, Precision::exact,
+                    {.max_tokens = step, .max_samples = step, .max_context = tokens});
+  return std::vector<ReferenceCase>{record_reference(runner, fmt::format("random tokens, seed {}", options.seed), std::move(ids))};
+}
+
 Result<int> verify_model(const VerifyOptions& options, Console& console) {
   if (options.machine.cache_type == "bf16" && options.machine.precision == "exact") {
     return Error{"--kv-cache-dtype bf16: exact is held to bounds that only a float cache keeps",
                  "add --precision fast, whose cache is BF16 anyway, or leave the cache as it is"};
   }
+  if (options.reference.empty() && !options.dequantised) {
+    console.error({"--reference is required, or --dequantised", "see `reckoner verify --help`"});
+    return kExitUsage;
+  }
   const Session session = TRY(open_session(options.model, options.machine, console));
   TRY(check_accepted(session, options.machine));
-  const std::vector<ReferenceCase> cases = TRY(read_reference(options.reference, session.model->config));
+  std::vector<ReferenceCase> cases;
+  if (!options.dequantised) cases = TRY(read_reference(options.reference, session.model->config));
   const double load_s = TRY(load_weights(session, console));
   console.note(fmt::format("{}: {} of weights in {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
                            seconds_text(load_s)));
+  if (options.dequantised) cases = TRY(reference_from_itself(options, session, console));
   const std::vector<std::int64_t> chunks = options.chunks.empty() ? std::vector<std::int64_t>{0, 37, 1} : options.chunks;
   StepRunner runner(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision,
                     limits_for(cases, chunks, session.cache_type));
@@ -76,7 +108,8 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
     for (VerifyCase& result : verify(runner, {reference}, chunks_for(reference, chunks))) results.push_back(std::move(result));
     if (!options.json) TRY(console.print(case_text(results.back())));
   }
-  TRY(console.print(options.json ? verify_json(session, options.reference, results) : verdict(results) + "\n"));
+  TRY(console.print(options.json ? verify_json(session, options.dequantised ? "dequantised" : options.reference, results)
+                                 : verdict(results) + "\n"));
   const bool passed = std::all_of(results.begin(), results.end(), [](const VerifyCase& result) { return result.passed(); });
   return passed ? 0 : kExitFailed;
 }
@@ -86,10 +119,14 @@ Action add_verify(CLI::App& app) {
   app.description(kDescription);
   app.footer(kExamples);
   add_model_argument(app, options->model);
-  app.add_option("--reference", options->reference, "What the other implementation computed")
-      ->required()
-      ->option_text("FILE (required)")
-      ->group("Comparison");
+  CLI::Option* const reference =
+      app.add_option("--reference", options->reference, "What the other implementation computed")->option_text("FILE")->group("Comparison");
+  CLI::Option* const dequantised =
+      app.add_flag("--dequantised", options->dequantised, "Compare with the model's own weights in float instead")->group("Comparison");
+  dequantised->excludes(reference);
+  accept_range(app.add_option("--seed", options->seed, "Of the random tokens of --dequantised (default: 1)")->group("Comparison"), 0,
+               std::int64_t{1} << 62);
+  app.get_option("--seed")->needs(dequantised);
   CLI::Option* const chunk = app.add_option("--chunk", options->chunks,
                                             "Tokens a step; 0: all at once; may be repeated\n(default: 0, 37 and 1, one after the other)");
   accept_range(chunk->allow_extra_args(false)->group("Comparison"), 0, 65536);

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
+
+#include "quant/resolve.h"
 
 namespace reckoner {
 namespace {
@@ -43,13 +44,6 @@ std::vector<Piece> pieces_of(const OutputUnit& unit) {
       pieces.push_back({.matrix = &matrix, .unit = &unit, .first = first, .count = std::min(rows, matrix.source.rows - first)});
   }
   return pieces;
-}
-
-// The bits of floats without their sign are ordered as their magnitudes, infinity and NaN last.
-std::uint32_t largest_bits(std::span<const float> values) {
-  std::uint32_t largest = 0;
-  for (const float value : values) largest = std::max(largest, std::bit_cast<std::uint32_t>(value) & 0x7fffffffu);
-  return largest;
 }
 
 // Errors of several threads: the first one counts.
@@ -111,14 +105,14 @@ class Window {
   }
 
   // The piece's rows as floats; nothing if one is not finite, which is an error.
-  std::span<const float> expand(const Piece& piece, int thread, std::uint32_t& largest) {
+  std::span<const float> expand(const Piece& piece, int thread, float& largest) {
     const Weight& w = piece.matrix->source;
     std::vector<float>& values = scratch_[static_cast<std::size_t>(thread)];
     values.resize(static_cast<std::size_t>(piece.count * w.cols));
     for (std::int64_t row = 0; row < piece.count; ++row)
       info(w.format).dequantise(w, piece.first + row, 0, w.cols, values.data() + row * w.cols);
-    largest = largest_bits(values);
-    if (largest < 0x7f800000u) return values;
+    largest = largest_magnitude(values);
+    if (std::isfinite(largest)) return values;
     const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
     errors_.add({fmt::format("{}: expected finite values, found {} in row {}", work_.checkpoint.locate(std::string(w.name) + ".weight"),
                              *bad, piece.first + (bad - values.begin()) / w.cols),
@@ -129,10 +123,10 @@ class Window {
   // The largest magnitude of all matrices that share a scale.
   void measure(const Piece& piece, int thread) {
     if (piece.matrix == nullptr || piece.matrix->format != QuantFormat::nvfp4) return;
-    std::uint32_t largest = 0;
+    float largest = 0;
     expand(piece, thread, largest);
     const std::lock_guard lock(mutex_);
-    std::uint32_t& known = largest_[piece.matrix->group];
+    float& known = largest_[piece.matrix->group];
     known = std::max(known, largest);
   }
 
@@ -151,11 +145,11 @@ class Window {
 
   Status pack(const Piece& piece, int thread) {
     const OutputMatrix& matrix = *piece.matrix;
-    std::uint32_t largest = 0;
+    float largest = 0;
     const std::span<const float> values = expand(piece, thread, largest);
     if (values.empty()) return errors_.status();
     const FormatInfo& format = info(matrix.format);
-    const PackOptions options{.largest = matrix.format == QuantFormat::nvfp4 ? std::bit_cast<float>(largest_.at(matrix.group)) : 0};
+    const PackOptions options{.largest = matrix.format == QuantFormat::nvfp4 ? largest_.at(matrix.group) : 0};
     for (const PackedTensor& packed : format.pack(values, piece.count, matrix.source.cols, options)) TRY(write_part(piece, packed));
     if (matrix.format == QuantFormat::nvfp4 && piece.first == 0) TRY(write_input_scale(matrix));
     drop_rows(row_range(matrix.source, piece.first, piece.count));
@@ -212,9 +206,9 @@ class Window {
   const ShardWork& work_;
   const OutputFile& file_;
   std::vector<Piece> pieces_;
-  std::map<std::size_t, std::uint32_t> largest_;  // group -> bits of the largest magnitude
-  std::mutex mutex_;                              // of largest_ while measuring
-  std::vector<std::vector<float>> scratch_;       // one a thread
+  std::map<std::size_t, float> largest_;     // group -> largest magnitude
+  std::mutex mutex_;                         // of largest_ while measuring
+  std::vector<std::vector<float>> scratch_;  // one a thread
   FirstError errors_;
   std::atomic<bool> stopped_ = false;
   std::int64_t bytes_ = 0;

@@ -30,4 +30,13 @@ inline void set_nibble(std::byte* row, std::int64_t col, unsigned code) {
   row[col / 2] |= static_cast<std::byte>(col % 2 == 0 ? code : code << 4);
 }
 
+// `kCount` codes of values / step, from the start of a byte on. The first loop has no branches and no store that the compiler could not put
+// into vectors.
+template <std::int64_t kCount>
+void pack_e2m1(const float* values, float step, std::byte* out) {
+  unsigned codes[kCount];
+  for (std::int64_t i = 0; i < kCount; ++i) codes[i] = nearest_e2m1(values[i] / step);
+  for (std::int64_t i = 0; i < kCount / 2; ++i) out[i] = static_cast<std::byte>(codes[2 * i] | codes[2 * i + 1] << 4);
+}
+
 }  // namespace reckoner

@@ -16,7 +16,7 @@ struct Fp4 {
   static constexpr DType kDType = DType::u8;
   static std::int64_t row_bytes(std::int64_t cols) { return cols / 2; }
   static float value(const std::byte* row, std::int64_t col) { return kE2M1[nibble(row, col)]; }
-  static void set(std::byte* row, std::int64_t col, float value) { set_nibble(row, col, nearest_e2m1(value)); }
+  static void pack_block(const float* values, float scale, std::byte* out) { pack_e2m1<kMxBlock>(values, scale, out); }
 };
 struct Fp8 {
   static constexpr QuantFormat kFormat = QuantFormat::mxfp8;
@@ -25,7 +25,9 @@ struct Fp8 {
   static constexpr DType kDType = DType::f8_e4m3;
   static std::int64_t row_bytes(std::int64_t cols) { return cols; }
   static float value(const std::byte* row, std::int64_t col) { return e4m3_to_f32(static_cast<std::uint8_t>(row[col])); }
-  static void set(std::byte* row, std::int64_t col, float value) { row[col] = static_cast<std::byte>(f32_to_e4m3(value)); }
+  static void pack_block(const float* values, float scale, std::byte* out) {
+    for (std::int64_t i = 0; i < kMxBlock; ++i) out[i] = static_cast<std::byte>(f32_to_e4m3(values[i] / scale));
+  }
 };
 
 std::int64_t scale_row_bytes(std::int64_t cols) { return cols / kMxBlock; }
@@ -76,9 +78,7 @@ std::vector<PackedTensor> pack(std::span<const float> values, std::int64_t rows,
     const float largest = largest_magnitude(group);
     const std::uint8_t scale = largest == 0 ? 127 : f32_to_e8m0_up(largest / Element::kLargest);
     scales.bytes[static_cast<std::size_t>(block)] = static_cast<std::byte>(scale);
-    for (std::int64_t i = 0; i < kMxBlock; ++i) {
-      Element::set(data.bytes.data(), block * kMxBlock + i, group[static_cast<std::size_t>(i)] / e8m0_to_f32(scale));
-    }
+    Element::pack_block(group.data(), e8m0_to_f32(scale), data.bytes.data() + Element::row_bytes(block * kMxBlock));
   }
   return {std::move(data), std::move(scales)};
 }

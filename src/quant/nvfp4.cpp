@@ -60,10 +60,7 @@ std::vector<PackedTensor> pack(std::span<const float> values, std::int64_t rows,
     const std::uint8_t block_scale =
         block_largest == 0 ? f32_to_e4m3(1.0f) : f32_to_e4m3(std::clamp(block_largest / 6.0f / scale, 0x1p-9f, 448.0f));
     scales.bytes[static_cast<std::size_t>(block)] = static_cast<std::byte>(block_scale);
-    const float step = e4m3_to_f32(block_scale) * scale;
-    for (std::int64_t i = 0; i < kNvfp4Block; ++i) {
-      set_nibble(data.bytes.data(), block * kNvfp4Block + i, nearest_e2m1(group[static_cast<std::size_t>(i)] / step));
-    }
+    pack_e2m1<kNvfp4Block>(group.data(), e4m3_to_f32(block_scale) * scale, data.bytes.data() + block * kNvfp4Block / 2);
   }
   return {std::move(data), std::move(scales), std::move(tensor_scale)};
 }

@@ -49,9 +49,13 @@ std::vector<PackedTensor> pack(std::span<const float> values, std::int64_t rows,
   PackedTensor data = make_part(".weight", dtype, {rows, cols});
   std::byte* at = data.bytes.data();
   for (const float value : values) {
-    const std::uint16_t half = dtype == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
-    std::memcpy(at, dtype == DType::f32 ? static_cast<const void*>(&value) : &half, static_cast<std::size_t>(size_bytes(dtype)));
-    at += size_bytes(dtype);
+    if constexpr (dtype == DType::f32) {
+      std::memcpy(at, &value, 4);
+    } else {
+      const std::uint16_t half = dtype == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+      std::memcpy(at, &half, 2);
+    }
+    at += row_bytes<dtype>(1);
   }
   return {std::move(data)};
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "quant/e2m1.h"
 #include "quant/fp8.h"
 #include "quant/int4.h"
 #include "quant/mx.h"
@@ -127,6 +128,26 @@ TEST(Nvfp4, BadScalesAreNamed) {
   EXPECT_EQ(kNvfp4Format.find_bad_scale(packed.weight(), 0, 2)->what, "0");
   scales[3] = std::byte{0xb8};
   EXPECT_EQ(kNvfp4Format.find_bad_scale(packed.weight(), 0, 2)->what, "-1");
+}
+
+// Against a search through the values, at every midpoint and its neighbours too.
+TEST(E2M1, NearestWithTiesToTheEvenCode) {
+  std::vector<float> values = normal_values(2000);
+  for (unsigned code = 0; code < 7; ++code) {
+    const float middle = (kE2M1[code] + kE2M1[code + 1]) / 2;
+    for (const float value : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 9.0f), kE2M1[code]}) values.push_back(value);
+  }
+  values.insert(values.end(), {6.0f, 7.0f, 1e10f, 0.0f, 1e-30f});
+  for (const float value : values) {
+    unsigned expected = 0;
+    for (unsigned code = 1; code < 8; ++code) {
+      const double now = std::fabs(static_cast<double>(std::fabs(value)) - kE2M1[code]);
+      const double best = std::fabs(static_cast<double>(std::fabs(value)) - kE2M1[expected]);
+      if (now < best || (now == best && code % 2 == 0)) expected = code;
+    }
+    EXPECT_EQ(nearest_e2m1(std::fabs(value)), expected) << value;
+    EXPECT_EQ(nearest_e2m1(-std::fabs(value)), expected + 8) << value;
+  }
 }
 
 // Codes as for NVFP4, one block of 32; scale 128 is 2^1, 126 is 2^-1, 255 is NaN.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace reckoner {
@@ -81,10 +82,18 @@ const std::byte* as_f32(const WeightQuery& query, const Tensor& tensor) {
   return owner.data();
 }
 
+// The bits of floats without their sign are ordered as their magnitudes. Several maxima side by side, so that the compiler can put them
+// into a vector.
 float largest_magnitude(std::span<const float> values) {
-  float largest = 0;
-  for (const float value : values) largest = std::max(largest, std::fabs(value));
-  return largest;
+  constexpr std::size_t kLanes = 16;
+  std::int32_t lanes[kLanes] = {};
+  std::size_t at = 0;
+  for (; at + kLanes <= values.size(); at += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      lanes[lane] = std::max(lanes[lane], std::bit_cast<std::int32_t>(values[at + lane]) & 0x7fffffff);
+  }
+  for (; at < values.size(); ++at) lanes[0] = std::max(lanes[0], std::bit_cast<std::int32_t>(values[at]) & 0x7fffffff);
+  return std::bit_cast<float>(*std::max_element(lanes, lanes + kLanes));
 }
 
 PackedTensor make_part(std::string_view suffix, DType dtype, const Shape& shape) {

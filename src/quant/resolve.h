@@ -27,6 +27,7 @@ Result<float> need_scale(const WeightQuery& query, std::string_view suffix, std:
 // All elements as F32 in memory of our own.
 const std::byte* as_f32(const WeightQuery& query, const Tensor& tensor);
 
+// The largest magnitude; infinity or NaN if there is one.
 float largest_magnitude(std::span<const float> values);
 
 // Filled with zeros.

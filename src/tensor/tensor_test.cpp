@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace reckoner {
 namespace {
@@ -44,6 +45,26 @@ TEST(Float8, RoundTripAndTiesToEven) {
   EXPECT_EQ(f32_to_e4m3(1e9f), 0x7e);
   EXPECT_EQ(f32_to_e4m3(-1e9f), 0xfe);
   EXPECT_EQ(f32_to_e4m3(std::numeric_limits<float>::quiet_NaN()), 0x7f);
+}
+
+// Against a search through all codes: values of every binade, and the neighbours of every midpoint.
+TEST(Float8, E4M3IsTheNearest) {
+  std::vector<float> values;
+  for (int i = 0; i < 4000; ++i) values.push_back(std::ldexp(1.0f + static_cast<float>(i % 97) / 97.0f, i % 23 - 13));
+  for (int code = 0; code < 0x7e; ++code) {
+    const float middle = (e4m3_to_f32(static_cast<std::uint8_t>(code)) + e4m3_to_f32(static_cast<std::uint8_t>(code + 1))) / 2;
+    values.insert(values.end(), {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1000.0f)});
+  }
+  for (const float value : values) {
+    int expected = 0;
+    for (int code = 1; code < 0x7f; ++code) {
+      const double now = std::fabs(static_cast<double>(value) - e4m3_to_f32(static_cast<std::uint8_t>(code)));
+      const double best = std::fabs(static_cast<double>(value) - e4m3_to_f32(static_cast<std::uint8_t>(expected)));
+      if (now < best || (now == best && code % 2 == 0)) expected = code;
+    }
+    EXPECT_EQ(f32_to_e4m3(value), expected) << value;
+    EXPECT_EQ(f32_to_e4m3(-value), expected | 0x80) << value;
+  }
 }
 
 TEST(BFloat16, RoundsTiesToEvenAndKeepsNaN) {

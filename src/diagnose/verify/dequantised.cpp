@@ -10,7 +10,7 @@
 namespace reckoner {
 namespace {
 
-// The checkpoint with F32 tensors in the place of quantised ones.
+// The checkpoint with F32 tensors in the place of others.
 class DequantisedSource : public TensorSource {
  public:
   explicit DequantisedSource(const TensorSource& checkpoint) : checkpoint_(checkpoint) {}
@@ -26,14 +26,14 @@ class DequantisedSource : public TensorSource {
   std::map<std::string, Tensor, std::less<>> tensors_;
 };
 
-std::vector<const Weight*> quantised_matrices(const Model& model) {
+std::vector<const Weight*> matrices_to_expand(const Model& model) {
   std::vector<const Weight*> found;
   auto& weights = const_cast<ModelWeights&>(model.weights);
   for_each_rule(*model.family, model.config, [&](const WeightRule& rule) {
     if (rule.matrix == nullptr) return;
     for_each_place(rule, model.config, [&](WeightPlace place) {
       const Weight& w = rule.matrix(weights, place);
-      if (is_quantised(w.format)) found.push_back(&w);
+      if (w.format != QuantFormat::f32) found.push_back(&w);
     });
   });
   return found;
@@ -50,7 +50,7 @@ Tensor expand(const Weight& w, ThreadPool& pool, std::vector<Buffer>& owners) {
 
 std::int64_t dequantised_bytes(const Model& model) {
   std::int64_t bytes = 0;
-  for (const Weight* w : quantised_matrices(model)) bytes += w->rows * w->cols * size_bytes(DType::f32);
+  for (const Weight* w : matrices_to_expand(model)) bytes += w->rows * w->cols * size_bytes(DType::f32);
   return bytes;
 }
 
@@ -60,7 +60,7 @@ Result<std::unique_ptr<Model>> dequantised(const Model& model, ThreadPool& pool)
   expanded->family = model.family;
   DequantisedSource source(*model.checkpoint);
   std::vector<Buffer> owners;
-  for (const Weight* w : quantised_matrices(model)) source.put(std::string(w->name) + ".weight", expand(*w, pool, owners));
+  for (const Weight* w : matrices_to_expand(model)) source.put(std::string(w->name) + ".weight", expand(*w, pool, owners));
   expanded->weights = TRY(place_weights(*model.family, model.config, source));
   for (Buffer& owner : owners) expanded->weights.owners.push_back(std::move(owner));
   return expanded;

@@ -1,5 +1,5 @@
-// A quantised model checked against itself: the same weights expanded to float, run by plain kernels, must give the same logits. What is
-// proved is that the kernels of a format compute what its bytes mean, whatever checkpoint they come from.
+// A model checked against itself: the same weights expanded to float, run by plain kernels, must give the same logits. What is proved is
+// that the kernels of a format compute what its bytes mean, whatever checkpoint they come from.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace reckoner {
 
-// Bytes that the quantised matrices of a model take as F32; 0: none is quantised.
+// Bytes that the matrices of a model take as F32.
 std::int64_t dequantised_bytes(const Model& model);
 
-// The same model with every quantised matrix as F32 in memory. Everything else stays where `model` has it, which must live longer.
+// The same model with every matrix as F32 in memory. What is F32 already stays where `model` has it, which must live longer.
 Result<std::unique_ptr<Model>> dequantised(const Model& model, ThreadPool& pool);
 
 // Random ids, the same for the same seed; enough that sparse attention has to choose.
