@@ -122,7 +122,9 @@ Action add_verify(CLI::App& app) {
   CLI::Option* const reference =
       app.add_option("--reference", options->reference, "What the other implementation computed")->option_text("FILE")->group("Comparison");
   CLI::Option* const dequantised =
-      app.add_flag("--dequantised", options->dequantised, "Compare with the model's own weights in float instead")->group("Comparison");
+      app.add_flag("--dequantised", options->dequantised, "Compare with the model's own weights in float instead")
+          ->option_text(" ")
+          ->group("Comparison");
   dequantised->excludes(reference);
   accept_range(app.add_option("--seed", options->seed, "Of the random tokens of --dequantised (default: 1)")->group("Comparison"), 0,
                std::int64_t{1} << 62);

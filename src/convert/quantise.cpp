@@ -54,7 +54,7 @@ Status check_content(const std::string& record, const fs::path& out) {
   if (fs::exists(out / kQuantiseRecord, error)) {
     const std::string found = TRY(read_text_file(out / kQuantiseRecord, kMaxRecordBytes));
     if (found == record) return {};
-    return Error{fmt::format("{}: holds the output of another command ({} differs: its source, format, modules or shard size)",
+    return Error{fmt::format("{}: holds the output of another command ({} differs: its source, format, modules, shard size or the version)",
                              out.string(), kQuantiseRecord),
                  "repeat that command to finish it, give another folder, or empty this one"};
   }

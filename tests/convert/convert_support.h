@@ -2,11 +2,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <regex.h>
 
 #include <boost/json.hpp>
 #include <filesystem>
 #include <memory>
-#include <regex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -68,12 +68,20 @@ class ExcludeList {
       if (entry == module) return true;
       if (method_ == "modelopt" && glob_matches(entry, module)) return true;
       if (method_ != "compressed-tensors" || !entry.starts_with("re:")) continue;
-      if (std::regex_search(module, std::regex(entry.substr(3)), std::regex_constants::match_continuous)) return true;
+      if (matches_start(entry.substr(3), module)) return true;
     }
     return false;
   }
 
  private:
+  static bool matches_start(const std::string& expression, const std::string& text) {
+    regex_t compiled;
+    if (regcomp(&compiled, ("^(" + expression + ")").c_str(), REG_EXTENDED | REG_NOSUB) != 0) throw std::runtime_error(expression);
+    const bool matches = regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
+    regfree(&compiled);
+    return matches;
+  }
+
   std::string method_;
   std::vector<std::string> entries_;
 };
