@@ -100,9 +100,7 @@ TEST_P(QuantiseFormats, LoadsComputesAndSaysWhatItIs) {
     }
   });
   EXPECT_GT(quantised, 0);
-
-  // Grouped-query attention cannot be run yet.
-  if (model->config.is_mla()) expect_computes_what_its_bytes_mean(*model, pool);
+  expect_computes_what_its_bytes_mean(*model, pool);
 }
 
 // The terms of each kind of metadata, as published checkpoints have them.
