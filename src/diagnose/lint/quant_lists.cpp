@@ -77,13 +77,13 @@ void compare_lists(const LintInput& input, const QuantMetadata& config, const Qu
   if (first == nullptr) return;
   const std::string in_hf = only_in(hf, config);
   const std::string in_config = only_in(config, hf);
-  report.add("quant-config-conflict",
-             {"lists of unquantised modules",
-              fmt::format(
-                  "modules in one list and not in the other: {}, the first is '{}', which is {}; only hf_quant_config.json has {}; only "
-                  "config.json has {}",
-                  differing, first->name, storage_name(first->storage), in_hf.empty() ? "nothing" : in_hf,
-                  in_config.empty() ? "nothing" : in_config)});
+  report.add(
+      "quant-config-conflict",
+      {"lists of unquantised modules",
+       fmt::format("modules in one list and not in the other: {}, the first is '{}', which is {}; only hf_quant_config.json has {}; only "
+                   "config.json has {}",
+                   differing, first->name, storage_name(first->storage), in_hf.empty() ? "nothing" : in_hf,
+                   in_config.empty() ? "nothing" : in_config)});
 }
 
 void compare_blocks(const LintInput& input, const QuantMetadata& config, const QuantMetadata& hf, LintReport& report) {
