@@ -42,14 +42,16 @@ RECKONER_INLINE F32 load_first(const float* p, std::int64_t n) {
 RECKONER_INLINE F32 load_bf16(const std::uint16_t* p) {
   return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16))};
 }
-// E4M3 codes. Shifted by 20 bits, exponent and mantissa lie where a float has them; the product moves the bias, denormals included.
-RECKONER_INLINE F32 load_e4m3(const std::byte* p) {
-  const __m512i bits = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+// E4M3 codes to floats. Shifted by 20 bits, exponent and mantissa lie where a float has them; the product moves the bias, denormals
+// included.
+RECKONER_INLINE __m512 e4m3_to_float(__m128i codes) {
+  const __m512i bits = _mm512_cvtepi8_epi32(codes);
   const __m512i shifted = _mm512_and_si512(_mm512_slli_epi32(bits, 20), _mm512_set1_epi32(static_cast<int>(0x87f00000u)));
   const __m512 value = _mm512_mul_ps(_mm512_castsi512_ps(shifted), _mm512_set1_ps(0x1p120f));
   const __mmask16 nan = _mm512_cmpeq_epi32_mask(_mm512_and_si512(bits, _mm512_set1_epi32(0x7f)), _mm512_set1_epi32(0x7f));
-  return {_mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)))};
+  return _mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
 }
+RECKONER_INLINE F32 load_e4m3(const std::byte* p) { return {e4m3_to_float(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))}; }
 RECKONER_INLINE void store(float* p, F32 a) { _mm512_storeu_ps(p, a.v); }
 RECKONER_INLINE void store_first(float* p, F32 a, std::int64_t n) { _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), a.v); }
 RECKONER_INLINE F32 operator+(F32 a, F32 b) { return {_mm512_add_ps(a.v, b.v)}; }
@@ -86,13 +88,14 @@ RECKONER_INLINE F32 load_first(const float* p, std::int64_t n) { return {_mm256_
 RECKONER_INLINE F32 load_bf16(const std::uint16_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))), 16))};
 }
-RECKONER_INLINE F32 load_e4m3(const std::byte* p) {
-  const __m256i bits = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+RECKONER_INLINE __m256 e4m3_to_float(__m128i codes) {
+  const __m256i bits = _mm256_cvtepi8_epi32(codes);
   const __m256i shifted = _mm256_and_si256(_mm256_slli_epi32(bits, 20), _mm256_set1_epi32(static_cast<int>(0x87f00000u)));
   const __m256 value = _mm256_mul_ps(_mm256_castsi256_ps(shifted), _mm256_set1_ps(0x1p120f));
   const __m256i nan = _mm256_cmpeq_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7f)), _mm256_set1_epi32(0x7f));
-  return {_mm256_or_ps(value, _mm256_castsi256_ps(nan))};
+  return _mm256_or_ps(value, _mm256_castsi256_ps(nan));
 }
+RECKONER_INLINE F32 load_e4m3(const std::byte* p) { return {e4m3_to_float(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)))}; }
 RECKONER_INLINE void store(float* p, F32 a) { _mm256_storeu_ps(p, a.v); }
 RECKONER_INLINE void store_first(float* p, F32 a, std::int64_t n) { _mm256_maskstore_ps(p, first_lanes(n), a.v); }
 RECKONER_INLINE F32 operator+(F32 a, F32 b) { return {_mm256_add_ps(a.v, b.v)}; }

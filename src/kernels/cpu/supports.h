@@ -1,4 +1,4 @@
-// Whether a machine has the instructions that a kernel was compiled for: `supports` of kernels that serve every key.
+// Whether a machine has the instructions that a kernel was compiled for: the `supports` of kernels that serve every key.
 #pragma once
 
 #include "ops/kernel.h"

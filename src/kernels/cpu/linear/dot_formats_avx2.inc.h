@@ -93,15 +93,6 @@ struct Bf16Format : PlainFloatX<Bf16Format> {
   RECKONER_INLINE static void pack_step(const float* x, float* packed) { pack_even_odd(x, packed); }
 };
 
-// E4M3 -> float: as on AVX-512.
-RECKONER_INLINE __m256 e4m3_to_float(__m128i bytes) {
-  const __m256i bits = _mm256_cvtepi8_epi32(bytes);
-  const __m256i shifted = _mm256_and_si256(_mm256_slli_epi32(bits, 20), _mm256_set1_epi32(static_cast<int>(0x87f00000u)));
-  const __m256 value = _mm256_mul_ps(_mm256_castsi256_ps(shifted), _mm256_set1_ps(0x1p120f));
-  const __m256i nan = _mm256_cmpeq_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7f)), _mm256_set1_epi32(0x7f));
-  return _mm256_or_ps(value, _mm256_castsi256_ps(nan));
-}
-
 // E8M0 -> float: the byte is a float's exponent, but that 2^-127 is denormal and 255 is NaN.
 RECKONER_INLINE __m128 e8m0_to_float(__m128i bytes) {
   const __m128i bits = _mm_cvtepu8_epi32(bytes);

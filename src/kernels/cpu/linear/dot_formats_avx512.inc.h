@@ -114,15 +114,6 @@ struct Bf16Format : PlainFloatX {
   }
 };
 
-// E4M3 -> float. Shifted by 20 bits, exponent and mantissa lie where a float has them; the product moves the bias, denormals included.
-RECKONER_INLINE __m512 e4m3_to_float(__m128i bytes) {
-  const __m512i bits = _mm512_cvtepi8_epi32(bytes);
-  const __m512i shifted = _mm512_and_si512(_mm512_slli_epi32(bits, 20), _mm512_set1_epi32(static_cast<int>(0x87f00000u)));
-  const __m512 value = _mm512_mul_ps(_mm512_castsi512_ps(shifted), _mm512_set1_ps(0x1p120f));
-  const __mmask16 nan = _mm512_cmpeq_epi32_mask(_mm512_and_si512(bits, _mm512_set1_epi32(0x7f)), _mm512_set1_epi32(0x7f));
-  return _mm512_mask_mov_ps(value, nan, _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)));
-}
-
 // E8M0 -> float: the byte is a float's exponent, but that 2^-127 is denormal and 255 is NaN.
 RECKONER_INLINE __m512 e8m0_to_float(__m128i bytes) {
   const __m512i bits = _mm512_cvtepu8_epi32(bytes);

@@ -1,7 +1,7 @@
 // What the cores need of a machine, as the `supports` functions of kernels.
 #pragma once
 
-#include "ops/kernel.h"
+#include "kernels/cpu/supports.h"
 
 namespace reckoner {
 
@@ -13,14 +13,14 @@ Support dot_format(const Key& key) {
 
 template <QuantFormat format>
 Support dot_needs_avx2(const Key& key, const DeviceInfo& device) {
-  if (!device.avx2) return {.yes = false, .reason = "needs AVX2 and FMA"};
-  return dot_format<format>(key);
+  const Support machine = needs_avx2(key, device);
+  return machine.yes ? dot_format<format>(key) : machine;
 }
 
 template <QuantFormat format>
 Support dot_needs_avx512(const Key& key, const DeviceInfo& device) {
-  if (!device.avx512) return {.yes = false, .reason = "needs AVX-512 (F, BW, DQ, VL)"};
-  return dot_format<format>(key);
+  const Support machine = needs_avx512(key, device);
+  return machine.yes ? dot_format<format>(key) : machine;
 }
 
 template <QuantFormat format>
