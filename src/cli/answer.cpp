@@ -19,6 +19,7 @@ class Generation {
   Status take(const TokenEvent& event) {
     last_ = Clock::now();
     if (answer_.tokens.empty()) first_ = last_;
+    answer_.cached_tokens = event.cached_tokens;
     answer_.tokens.push_back(event.token);
     // The token that ends an answer is a signal, not text.
     if (event.finish != FinishReason::stop || special_tokens_ == SpecialTokens::keep) {

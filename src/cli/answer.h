@@ -26,6 +26,7 @@ struct Answer {
   std::string reasoning;
   std::vector<std::int32_t> tokens;  // with the one that ended it
   std::string finish_reason;         // "stop", "length", "interrupted"
+  std::int64_t cached_tokens = 0;    // of the prompt: found in the cache
   double prompt_s = 0;               // until the first token
   double decode_s = 0;               // from the first token to the last
 };

@@ -74,7 +74,7 @@ std::string tokens_text(std::int64_t count, std::string_view what) { return fmt:
 Speed Speedometer::measure(std::int64_t prompt_tokens, const Answer& answer) {
   Speed speed;
   const auto steps = static_cast<double>(answer.tokens.size()) - 1;  // the first token comes with the prompt
-  if (answer.prompt_s > 0) speed.prompt_tokens_per_s = static_cast<double>(prompt_tokens) / answer.prompt_s;
+  if (answer.prompt_s > 0) speed.prompt_tokens_per_s = static_cast<double>(prompt_tokens - answer.cached_tokens) / answer.prompt_s;
   if (steps >= 1 && answer.decode_s > 0) speed.decode_tokens_per_s = steps / answer.decode_s;
   if (answer.tokens.size() < kTokensWorthMeasuring || speed.decode_tokens_per_s == 0) return speed;
   const std::int64_t middle = prompt_tokens + static_cast<std::int64_t>(answer.tokens.size()) / 2;
