@@ -98,7 +98,8 @@ Status start_engine(Run& run) {
 // Calls are shown as the model writes them: there is nobody to call.
 OutputParserOptions output_options(const Run& run, const std::string& prompt) {
   if (run.options.raw) return {};
-  return {.format = output_format_for(run.session.model->config.model_type, {}), .start = output_start_after(prompt)};
+  return {.format = output_format_for(run.session.model->config.model_type, run.tokenizer.chat_template()),
+          .start = output_start_after(prompt)};
 }
 
 Result<AnswerRequest> make_request(const Run& run, const std::string& prompt) {
