@@ -95,9 +95,16 @@ impl Grammars {
         };
         let parser = self.factory.create_parser(grammar);
         let parser = parser.map_err(|error| fail(format!("{error:#}")))?;
-        let matcher = Matcher::new(Ok(parser));
+        let mut matcher = Matcher::new(Ok(parser));
         if let Some(error) = matcher.get_error() {
             return Err(fail(error));
+        }
+        // Such as a schema that only refers to itself: better said now than amid an answer.
+        if let Err(error) = matcher.compute_mask_or_eos() {
+            return Err(fail(format!(
+                "no text follows it ({})",
+                tidy(&error.to_string())
+            )));
         }
         Ok(Grammar {
             matcher,
@@ -188,12 +195,17 @@ impl Grammar {
     }
 }
 
-/// What the library adds to its messages for its own developers.
-fn tidy(message: &str) -> &str {
+/// Without what the library adds to its messages for its own developers, and not the whole of a long text that it quotes.
+fn tidy(message: &str) -> String {
+    const MAX_CHARACTERS: usize = 600;
     let end = message
         .find("\n<non-verbose/>")
         .or_else(|| message.find("\n<backtrace>"));
-    message[..end.unwrap_or(message.len())].trim()
+    let message = message[..end.unwrap_or(message.len())].trim();
+    match message.char_indices().nth(MAX_CHARACTERS) {
+        Some((place, _)) => format!("{} ...", &message[..place]),
+        None => message.to_owned(),
+    }
 }
 
 fn argument(text: impl Into<String>) -> Failure {
