@@ -217,6 +217,7 @@ TEST(DeepseekV32, ATemplateInTheFolderIsUsed) {
   EXPECT_EQ(must(tokenizer.apply_chat_template({.messages_json = R"([{"role":"user","content":"hi"}])"})), kBos + "hi");
   EXPECT_EQ(tokenizer.prompt_format(), PromptFormat::chat_template);
   EXPECT_TRUE(tokenizer.prompt_source().ends_with("chat_template.jinja")) << tokenizer.prompt_source();
+  EXPECT_EQ(tokenizer.chat_template(), read_file(folder.path() / "chat_template.jinja"));
 }
 
 TEST(DeepseekV32, OtherModelsWithoutATemplateHaveNone) {
@@ -225,6 +226,7 @@ TEST(DeepseekV32, OtherModelsWithoutATemplateHaveNone) {
   const Tokenizer tokenizer = must(Tokenizer::load(folder.path()));
   EXPECT_EQ(tokenizer.prompt_format(), PromptFormat::none);
   EXPECT_EQ(tokenizer.prompt_source(), "");
+  EXPECT_EQ(tokenizer.chat_template(), "");
   EXPECT_FALSE(tokenizer.apply_chat_template({.messages_json = "[]"}).ok());
   folder.write("config.json", "{");
   EXPECT_FALSE(Tokenizer::load(folder.path()).ok());

@@ -3,75 +3,13 @@
 #include <utility>
 
 #include "base/mapped_file.h"
-#include "text/bridge/reckoner_text.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define RECKONER_THREAD_SANITIZER 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define RECKONER_THREAD_SANITIZER 1
-#endif
-#endif
-#ifdef RECKONER_THREAD_SANITIZER
-extern "C" void __tsan_ignore_thread_begin();
-extern "C" void __tsan_ignore_thread_end();
-// What Rust does at the end of a thread, out of reach of InBridge: the thread_local crate returns the thread's number to a
-// vector that a mutex guards.
-extern "C" const char* __tsan_default_suppressions() { return "race:raw_vec\n"; }
-#endif
+#include "text/bridge_calls.h"
 
 namespace reckoner {
 namespace {
 
-// One stay in the bridge. Its Rust is not instrumented: the thread sanitizer sees the memory that it copies and frees, by way of
-// libc, but not the locks and atomics that order this, and would report races that are none. Nothing in other builds.
-struct InBridge {
-  InBridge() {
-#ifdef RECKONER_THREAD_SANITIZER
-    __tsan_ignore_thread_begin();
-#endif
-  }
-  ~InBridge() {
-#ifdef RECKONER_THREAD_SANITIZER
-    __tsan_ignore_thread_end();
-#endif
-  }
-  InBridge(const InBridge&) = delete;
-  InBridge& operator=(const InBridge&) = delete;
-};
-
-ReckonerTextSlice slice(std::string_view text) { return {text.data(), text.size()}; }
-
-// Copies the bridge's bytes and frees them.
-std::string take(ReckonerTextBytes bytes) {
-  std::string copy = bytes.size_bytes == 0 ? std::string() : std::string(bytes.data, bytes.size_bytes);
-  reckoner_text_free_bytes(bytes);
-  return copy;
-}
-
-const char* remedy(ReckonerTextCode code) {
-  switch (code) {
-    case RECKONER_TEXT_OK:
-      return "";
-    case RECKONER_TEXT_ARGUMENT:
-      return "correct the request";
-    case RECKONER_TEXT_TOKENIZER_FILE:
-      return "copy the model's tokenizer files again from where it was published, and check that the download is complete";
-    case RECKONER_TEXT_CONFIG_FILE:
-      return "copy the named file again from where the model was published, and check that the download is complete";
-    case RECKONER_TEXT_TEMPLATE:
-      return "see the named line of the template: it either refuses this conversation, or needs a fix (a chat_template.jinja in the "
-             "model folder takes precedence over tokenizer_config.json)";
-    case RECKONER_TEXT_INTERNAL:
-      return "this is a bug: please report it with this text";
-  }
-  return "";
-}
-
-Error failure(ReckonerTextCode code, ReckonerTextBytes error) { return {.what = take(error), .remedy = remedy(code)}; }
-
 Result<TextPiece> piece_of(ReckonerTextStep step) {
-  TextPiece piece{.text = take(step.text)};
+  TextPiece piece{.text = take_bytes(step.text)};
   if (step.stop_index >= 0) piece.stopped_by = static_cast<std::size_t>(step.stop_index);
   return piece;
 }
@@ -122,8 +60,8 @@ Result<Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
   const InBridge in_bridge;
   ReckonerTextTokenizer* handle = nullptr;
   ReckonerTextBytes error{};
-  const ReckonerTextCode code = reckoner_text_load(slice(folder.native()), &handle, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  const ReckonerTextCode code = reckoner_text_load(bridge_slice(folder.native()), &handle, &error);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
   return Tokenizer(handle);
 }
 
@@ -131,8 +69,8 @@ Result<Tokenizer> Tokenizer::from_memory(std::string_view tokenizer_json, std::s
   const InBridge in_bridge;
   ReckonerTextTokenizer* handle = nullptr;
   ReckonerTextBytes error{};
-  const ReckonerTextCode code = reckoner_text_load_from_memory(slice(tokenizer_json), slice(chat_template), &handle, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  const ReckonerTextCode code = reckoner_text_load_from_memory(bridge_slice(tokenizer_json), bridge_slice(chat_template), &handle, &error);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
   return Tokenizer(handle);
 }
 
@@ -141,8 +79,8 @@ Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, AddSpecial
   ReckonerTextIds ids{};
   ReckonerTextBytes error{};
   const int add = add_special_tokens == AddSpecialTokens::yes ? 1 : 0;
-  const ReckonerTextCode code = reckoner_text_encode(handle_.get(), slice(text), add, &ids, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  const ReckonerTextCode code = reckoner_text_encode(handle_.get(), bridge_slice(text), add, &ids, &error);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
   std::vector<TokenId> copy(ids.data, ids.data + ids.count);
   reckoner_text_free_ids(ids);
   return copy;
@@ -154,8 +92,8 @@ Result<std::string> Tokenizer::decode(std::span<const TokenId> ids, SpecialToken
   ReckonerTextBytes error{};
   const int skip = special_tokens == SpecialTokens::skip ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_decode(handle_.get(), ids.data(), ids.size(), skip, &text, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
-  return take(text);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
+  return take_bytes(text);
 }
 
 Result<std::string> Tokenizer::piece(TokenId id) const {
@@ -163,8 +101,8 @@ Result<std::string> Tokenizer::piece(TokenId id) const {
   ReckonerTextBytes bytes{};
   ReckonerTextBytes error{};
   const ReckonerTextCode code = reckoner_text_piece(handle_.get(), id, &bytes, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
-  return take(bytes);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
+  return take_bytes(bytes);
 }
 
 std::size_t Tokenizer::vocab_size() const {
@@ -182,7 +120,7 @@ std::optional<TokenId> Tokenizer::token_id(std::string_view token) const {
   std::int32_t found = 0;
   ReckonerTextBytes error{};
   // Text that is not UTF-8 is no token either.
-  if (reckoner_text_token_id(handle_.get(), slice(token), &id, &found, &error) != RECKONER_TEXT_OK) reckoner_text_free_bytes(error);
+  if (reckoner_text_token_id(handle_.get(), bridge_slice(token), &id, &found, &error) != RECKONER_TEXT_OK) reckoner_text_free_bytes(error);
   return found != 0 ? std::optional(id) : std::nullopt;
 }
 
@@ -193,7 +131,7 @@ std::optional<NamedToken> Tokenizer::config_token(int which) const {
   ReckonerTextBytes error{};
   if (reckoner_text_config_token(handle_.get(), which, &text, &found, &error) != RECKONER_TEXT_OK) reckoner_text_free_bytes(error);
   if (found == 0) return std::nullopt;
-  NamedToken token{.text = take(text), .id = std::nullopt};
+  NamedToken token{.text = take_bytes(text), .id = std::nullopt};
   token.id = token_id(token.text);
   return token;
 }
@@ -212,37 +150,47 @@ PromptFormat Tokenizer::prompt_format() const {
   }
 }
 
+std::string Tokenizer::chat_template() const {
+  const InBridge in_bridge;
+  ReckonerTextBytes text{};
+  ReckonerTextBytes error{};
+  const ReckonerTextCode code = reckoner_text_chat_template(handle_.get(), &text, &error);
+  if (code == RECKONER_TEXT_OK) return take_bytes(text);
+  reckoner_text_free_bytes(error);
+  return {};
+}
+
 std::string Tokenizer::prompt_source() const {
   const InBridge in_bridge;
   ReckonerTextBytes name{};
   ReckonerTextBytes error{};
-  if (reckoner_text_prompt_source(handle_.get(), &name, &error) == RECKONER_TEXT_OK) return take(name);
+  if (reckoner_text_prompt_source(handle_.get(), &name, &error) == RECKONER_TEXT_OK) return take_bytes(name);
   reckoner_text_free_bytes(error);
   return "";
 }
 
 Result<std::string> Tokenizer::apply_chat_template(const ChatPrompt& prompt) const {
-  const ReckonerTextPrompt request{.messages_json = slice(prompt.messages_json),
-                                   .tools_json = slice(prompt.tools_json),
-                                   .kwargs_json = slice(prompt.kwargs_json),
+  const ReckonerTextPrompt request{.messages_json = bridge_slice(prompt.messages_json),
+                                   .tools_json = bridge_slice(prompt.tools_json),
+                                   .kwargs_json = bridge_slice(prompt.kwargs_json),
                                    .add_generation_prompt = prompt.generation_prompt == GenerationPrompt::add ? 1 : 0};
   const InBridge in_bridge;
   ReckonerTextBytes text{};
   ReckonerTextBytes error{};
   const ReckonerTextCode code = reckoner_text_render(handle_.get(), &request, &text, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
-  return take(text);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
+  return take_bytes(text);
 }
 
 Result<TextStream> TextStream::open(const Tokenizer& tokenizer, const TextStreamOptions& options) {
   std::vector<ReckonerTextSlice> stops;
-  for (const std::string& stop : options.stop_strings) stops.push_back(slice(stop));
+  for (const std::string& stop : options.stop_strings) stops.push_back(bridge_slice(stop));
   const InBridge in_bridge;
   ReckonerTextStream* handle = nullptr;
   ReckonerTextBytes error{};
   const int skip = options.special_tokens == SpecialTokens::skip ? 1 : 0;
   const ReckonerTextCode code = reckoner_text_open_stream(tokenizer.handle_.get(), stops.data(), stops.size(), skip, &handle, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
   return TextStream(handle);
 }
 
@@ -251,7 +199,7 @@ Result<TextPiece> TextStream::push(TokenId id) {
   ReckonerTextStep step{};
   ReckonerTextBytes error{};
   const ReckonerTextCode code = reckoner_text_push(handle_.get(), id, &step, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
   return piece_of(step);
 }
 
@@ -260,7 +208,7 @@ Result<TextPiece> TextStream::finish() {
   ReckonerTextStep step{};
   ReckonerTextBytes error{};
   const ReckonerTextCode code = reckoner_text_finish(handle_.get(), &step, &error);
-  if (code != RECKONER_TEXT_OK) return failure(code, error);
+  if (code != RECKONER_TEXT_OK) return bridge_error(code, error);
   return piece_of(step);
 }
 

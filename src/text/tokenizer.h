@@ -93,6 +93,8 @@ class Tokenizer {
   PromptFormat prompt_format() const;
   // The template's file or the encoding's name, for a person; empty for PromptFormat::none.
   std::string prompt_source() const;
+  // The text of the chat template; empty unless that is the format.
+  std::string chat_template() const;
 
   // Renders the chat template as transformers does, or the model's own encoding. A tool call's `arguments` that are the JSON
   // text of an object, as OpenAI's clients send them, are given to the template as that object; to one that fails on it, as
@@ -106,6 +108,7 @@ class Tokenizer {
  private:
   std::optional<NamedToken> config_token(int which) const;
 
+  friend class GrammarFactory;
   friend class TextStream;
   struct Free {
     void operator()(ReckonerTextTokenizer* handle) const;

@@ -1,4 +1,5 @@
-/* The C border of the Rust text stack (src/lib.rs beside this file): tokenizers, chat templates, incremental decoding.
+/* The C border of the Rust text stack (src/lib.rs beside this file): tokenizers, chat templates, incremental decoding,
+ * grammars.
  *
  * Rules that hold for every function:
  *  - Text goes both ways as UTF-8 with its length in bytes; nothing is null-terminated.
@@ -6,8 +7,8 @@
  *    person and the outputs are untouched; on OK the outputs are set and `*error` is untouched. Both are the caller's
  *    to free with the functions below.
  *  - No panic and no exception crosses this border: a panic becomes RECKONER_TEXT_INTERNAL with the panic's text.
- *  - A tokenizer may be used by any number of threads at once; a stream by one at a time. A stream keeps what it
- *    needs of its tokenizer alive.
+ *  - A tokenizer and grammars may be used by any number of threads at once; a stream and a grammar by one at a time.
+ *    Each keeps what it needs of what it came from alive.
  *  - Nothing here opens a network connection. */
 #pragma once
 
@@ -20,6 +21,8 @@ extern "C" {
 
 typedef struct ReckonerTextTokenizer ReckonerTextTokenizer;
 typedef struct ReckonerTextStream ReckonerTextStream;
+typedef struct ReckonerTextGrammars ReckonerTextGrammars;
+typedef struct ReckonerTextGrammar ReckonerTextGrammar;
 
 /* What a failed call was about. */
 typedef enum ReckonerTextCode {
@@ -67,6 +70,8 @@ void reckoner_text_free_bytes(ReckonerTextBytes bytes);
 void reckoner_text_free_ids(ReckonerTextIds ids);
 void reckoner_text_free_tokenizer(ReckonerTextTokenizer* tokenizer); /* null is fine */
 void reckoner_text_free_stream(ReckonerTextStream* stream);          /* null is fine */
+void reckoner_text_free_grammars(ReckonerTextGrammars* grammars);    /* null is fine */
+void reckoner_text_free_grammar(ReckonerTextGrammar* grammar);       /* null is fine */
 
 /* Loads the tokenizer of a model folder: tokenizer.json, or tiktoken.model (Kimi's only), or vocab.json with merges.txt.
  * The chat template, if any, is chat_template.jinja, else that of tokenizer_config.json. Without one, a config.json that
@@ -109,6 +114,9 @@ int32_t reckoner_text_prompt_format(const ReckonerTextTokenizer* tokenizer);
 /* The name of that template or encoding, for a person; empty for none. */
 ReckonerTextCode reckoner_text_prompt_source(const ReckonerTextTokenizer* tokenizer, ReckonerTextBytes* name, ReckonerTextBytes* error);
 
+/* The text of the chat template; empty if there is none. */
+ReckonerTextCode reckoner_text_chat_template(const ReckonerTextTokenizer* tokenizer, ReckonerTextBytes* text, ReckonerTextBytes* error);
+
 /* Renders the chat template, or the model's own encoding. Tool call arguments that are a JSON text of an object become that object. */
 ReckonerTextCode reckoner_text_render(const ReckonerTextTokenizer* tokenizer, const ReckonerTextPrompt* prompt, ReckonerTextBytes* text,
                                       ReckonerTextBytes* error);
@@ -122,6 +130,24 @@ ReckonerTextCode reckoner_text_push(ReckonerTextStream* stream, uint32_t id, Rec
 
 /* Ends the stream: gives the text that was held back, with U+FFFD for half a character. */
 ReckonerTextCode reckoner_text_finish(ReckonerTextStream* stream, ReckonerTextStep* step, ReckonerTextBytes* error);
+
+/* What grammars need of a tokenizer. `vocab_size` is the width of the model's logits, at least one of whose ids ends a text. */
+ReckonerTextCode reckoner_text_open_grammars(const ReckonerTextTokenizer* tokenizer, const uint32_t* eos_ids, size_t eos_count,
+                                             size_t vocab_size, ReckonerTextGrammars** grammars, ReckonerTextBytes* error);
+
+/* Compiles a grammar. `kind`: 0 a JSON schema, 1 any JSON object (`text` is not read), 2 a regular expression that the whole text
+ * matches, 3 a grammar in llguidance's variant of Lark. */
+ReckonerTextCode reckoner_text_compile_grammar(const ReckonerTextGrammars* grammars, int32_t kind, ReckonerTextSlice text,
+                                               ReckonerTextGrammar** grammar, ReckonerTextBytes* error);
+
+/* Sets bit id % 32 of mask[id / 32] for each token that may come next and clears all others. `count` is not 0. */
+ReckonerTextCode reckoner_text_fill_mask(ReckonerTextGrammar* grammar, uint32_t* mask, size_t count, ReckonerTextBytes* error);
+
+/* Takes the chosen token. If it is not allowed, nothing changes. */
+ReckonerTextCode reckoner_text_accept(ReckonerTextGrammar* grammar, uint32_t id, ReckonerTextBytes* error);
+
+/* 1 once nothing but the end of the text may follow. */
+int32_t reckoner_text_grammar_finished(const ReckonerTextGrammar* grammar);
 
 #ifdef __cplusplus
 }

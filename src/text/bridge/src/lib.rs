@@ -3,6 +3,7 @@
 mod deepseek;
 mod failure;
 mod folder;
+mod grammar;
 mod prompt;
 mod python;
 mod stream;
@@ -13,6 +14,7 @@ mod tokenizer;
 use std::{path::Path, ptr, slice, str};
 
 use failure::{guarded, Code, Failure};
+use grammar::{Grammar, Grammars, Kind};
 use prompt::{Prompt, Prompts};
 use stream::{Step, Stream};
 use tokenizer::Tokenizer;
@@ -427,4 +429,117 @@ pub unsafe extern "C" fn reckoner_text_finish(
 ) -> i32 {
     // SAFETY: the caller's promise, for all that is written here.
     unsafe { answer(step, error, || Ok(stream.finish()?.into())) }
+}
+
+/// # Safety
+/// See reckoner_text.h; nobody uses the grammars any more.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_free_grammars(grammars: *mut Grammars) {
+    // SAFETY: the caller's promise.
+    unsafe { free_handle(grammars) };
+}
+
+/// # Safety
+/// See reckoner_text.h; nobody uses the grammar any more.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_free_grammar(grammar: *mut Grammar) {
+    // SAFETY: the caller's promise.
+    unsafe { free_handle(grammar) };
+}
+
+/// # Safety
+/// See reckoner_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_open_grammars(
+    tokenizer: &Tokenizer,
+    eos_ids: *const u32,
+    eos_count: usize,
+    vocab_size: usize,
+    grammars: *mut *mut Grammars,
+    error: *mut Bytes,
+) -> i32 {
+    // SAFETY: the caller's promise, for all that is read and written here.
+    unsafe {
+        answer(grammars, error, || {
+            let eos = if eos_count == 0 {
+                &[]
+            } else {
+                slice::from_raw_parts(eos_ids, eos_count)
+            };
+            let opened = Grammars::new(tokenizer, eos, vocab_size)?;
+            Ok(Box::into_raw(Box::new(opened)))
+        })
+    }
+}
+
+/// # Safety
+/// See reckoner_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_compile_grammar(
+    grammars: &Grammars,
+    kind: i32,
+    text: Slice,
+    grammar: *mut *mut Grammar,
+    error: *mut Bytes,
+) -> i32 {
+    // SAFETY: the caller's promise, for all that is read and written here.
+    unsafe {
+        answer(grammar, error, || {
+            let kind = Kind::from_number(kind)?;
+            let compiled = grammars.compile(kind, text.text("grammar")?)?;
+            Ok(Box::into_raw(Box::new(compiled)))
+        })
+    }
+}
+
+/// # Safety
+/// See reckoner_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_fill_mask(
+    grammar: &mut Grammar,
+    mask: *mut u32,
+    count: usize,
+    error: *mut Bytes,
+) -> i32 {
+    let mut nothing = ();
+    // SAFETY: the caller's promise, for all that is written here.
+    unsafe {
+        answer(&mut nothing, error, || {
+            grammar.fill_mask(slice::from_raw_parts_mut(mask, count))
+        })
+    }
+}
+
+/// # Safety
+/// See reckoner_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_accept(
+    grammar: &mut Grammar,
+    id: u32,
+    error: *mut Bytes,
+) -> i32 {
+    let mut nothing = ();
+    // SAFETY: the caller's promise, for all that is written here.
+    unsafe { answer(&mut nothing, error, || grammar.accept(id)) }
+}
+
+#[no_mangle]
+pub extern "C" fn reckoner_text_grammar_finished(grammar: &Grammar) -> i32 {
+    guarded(|| Ok(i32::from(grammar.finished()))).unwrap_or(1)
+}
+
+/// # Safety
+/// See reckoner_text.h.
+#[no_mangle]
+pub unsafe extern "C" fn reckoner_text_chat_template(
+    tokenizer: &Tokenizer,
+    text: *mut Bytes,
+    error: *mut Bytes,
+) -> i32 {
+    // SAFETY: the caller's promise, for all that is written here.
+    unsafe {
+        answer(text, error, || {
+            Ok(tokenizer.prompts.text().as_bytes().to_vec().into())
+        })
+    }
 }

@@ -54,6 +54,14 @@ impl Prompts {
             Self::DeepseekV32 => deepseek::NAME,
         }
     }
+
+    /// The template, if there is one.
+    pub fn text(&self) -> &str {
+        match self {
+            Self::None | Self::DeepseekV32 => "",
+            Self::Template(template) | Self::KimiK25(template) => template.text(),
+        }
+    }
 }
 
 /// Whether config.json says that the model is of this type, in one of the two fields that do.

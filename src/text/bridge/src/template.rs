@@ -22,6 +22,7 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     /// Where it stands, for a person; also its name in the environment, so that errors have it.
     name: String,
+    text: String,
     knows_developer: bool,
 }
 
@@ -45,7 +46,12 @@ impl ChatTemplate {
             environment,
             name: name.to_owned(),
             knows_developer: text.contains("developer"),
+            text,
         })
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     pub fn name(&self) -> &str {

@@ -1,6 +1,6 @@
 //! Loading a model folder's tokenizer, and looking up its tokens.
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use llm_tokenizer::{
     create_tokenizer_with_chat_template, traits::Tokenizer as LibraryTokenizer,
@@ -153,6 +153,28 @@ impl Tokenizer {
         }
     }
 
+    /// The tokens that were added to the vocabulary, such as `<|user|>`.
+    pub fn added_ids(&self) -> HashSet<u32> {
+        let library = self.library.as_ref();
+        let mut ids: HashSet<u32> = added_tokens(library).collect();
+        let special = library.get_special_tokens();
+        let named = [&special.bos_token, &special.eos_token, &special.pad_token];
+        let named = named.into_iter().chain([&self.bos_token, &self.eos_token]);
+        ids.extend(
+            named
+                .flatten()
+                .filter_map(|token| library.token_to_id(token)),
+        );
+        if let Spelling::Bytes(ranks) = &self.spelling {
+            ids.extend(
+                (0..)
+                    .take(self.vocab_size)
+                    .filter(|&id| ranks.piece(id).is_none()),
+            );
+        }
+        ids
+    }
+
     /// One more than the largest id, added tokens included.
     pub fn vocab_size(&self) -> usize {
         self.vocab_size
@@ -195,19 +217,22 @@ fn spelling_of(library: &dyn LibraryTokenizer) -> Spelling {
 
 /// The library counts the model's own tokens only, so that the added ones are looked at one by one.
 fn id_count(library: &dyn LibraryTokenizer) -> usize {
-    let special = &library.get_special_tokens().additional_special_tokens;
-    let other = [
-        library.added_token_strings(),
-        library.added_tokens_after_normalization(),
-    ];
-    special
-        .iter()
-        .chain(other.iter().flatten())
-        .filter_map(|token| library.token_to_id(token))
+    added_tokens(library)
         .map(|id| id as usize + 1)
         .max()
         .unwrap_or(0)
         .max(library.vocab_size())
+}
+
+fn added_tokens(library: &dyn LibraryTokenizer) -> impl Iterator<Item = u32> + '_ {
+    let special = &library.get_special_tokens().additional_special_tokens;
+    let others = library.added_token_strings().into_iter();
+    let others = others.chain(library.added_tokens_after_normalization());
+    special
+        .iter()
+        .cloned()
+        .chain(others)
+        .filter_map(|token| library.token_to_id(&token))
 }
 
 /// The bytes of a token of a byte-level vocabulary. A string with a character outside the alphabet is an added token
