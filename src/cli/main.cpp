@@ -3,6 +3,6 @@
 
 int main(int argc, char** argv) {
   using namespace reckoner;
-  const Subcommand subcommands[] = {kRun, kVerify, kInspect, kTokenize};
+  const Subcommand subcommands[] = {kServe, kRun, kVerify, kInspect, kTokenize};
   return run_command_line(argc, argv, subcommands);
 }
