@@ -13,7 +13,7 @@ double seconds_between(Clock::time_point from, Clock::time_point to) { return st
 class Generation {
  public:
   Generation(TextStream stream, const AnswerRequest& request, const AnswerSink& sink)
-      : stream_(std::move(stream)), splitter_(request.start), special_tokens_(request.special_tokens), sink_(sink) {}
+      : stream_(std::move(stream)), parser_(OutputParser::open(request.output)), special_tokens_(request.special_tokens), sink_(sink) {}
 
   // Takes a token; afterwards ended() says whether it was the last one.
   Status take(const TokenEvent& event) {
@@ -24,7 +24,7 @@ class Generation {
     if (event.finish != FinishReason::stop || special_tokens_ == SpecialTokens::keep) {
       const TextPiece piece = TRY(stream_.push(static_cast<TokenId>(event.token)));
       if (piece.stopped_by) answer_.finish_reason = "stop";
-      TRY(give(splitter_.push(piece.text)));
+      TRY(give(parser_.push(piece.text)));
     }
     if (event.finish == FinishReason::stop) answer_.finish_reason = "stop";
     if (event.finish == FinishReason::length && !ended()) answer_.finish_reason = "length";
@@ -35,8 +35,8 @@ class Generation {
 
   Result<Answer> finish(Clock::time_point start) {
     const TextPiece piece = TRY(stream_.finish());
-    TRY(give(splitter_.push(piece.text)));
-    TRY(give(splitter_.finish()));
+    TRY(give(parser_.push(piece.text)));
+    TRY(give(parser_.finish()));
     if (answer_.tokens.empty()) first_ = last_ = Clock::now();
     answer_.prompt_s = seconds_between(start, first_);
     answer_.decode_s = seconds_between(first_, last_);
@@ -44,14 +44,14 @@ class Generation {
   }
 
  private:
-  Status give(const SplitText& part) {
+  Status give(const OutputDelta& part) {
     answer_.reasoning += part.reasoning;
-    answer_.text += part.answer;
+    answer_.text += part.content;
     return sink_.text(part);
   }
 
   TextStream stream_;
-  ReasoningSplitter splitter_;
+  OutputParser parser_;
   SpecialTokens special_tokens_;
   const AnswerSink& sink_;
   Answer answer_;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/reasoning.h"
 #include "engine/engine.h"
+#include "text/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace reckoner {
@@ -17,7 +17,7 @@ struct AnswerRequest {
   Request request;
   std::vector<std::string> stop_strings;
   SpecialTokens special_tokens = SpecialTokens::skip;
-  ReasoningSplitter::Start start = ReasoningSplitter::Start::answer;
+  OutputParserOptions output;
   InjectedFault fault;  // its `request` is filled in
 };
 
@@ -32,8 +32,8 @@ struct Answer {
 
 // What is called while the answer is made.
 struct AnswerSink {
-  std::function<Status(const SplitText&)> text;  // with each piece that is certain; its error ends the answer
-  std::function<bool()> interrupted;             // asked after each step
+  std::function<Status(const OutputDelta&)> text;  // with each piece that is certain; its error ends the answer
+  std::function<bool()> interrupted;               // asked after each step
 };
 
 // Runs the engine, which must be idle, until the answer ends. Errors: the request is refused; a value that is not finite.

@@ -95,13 +95,19 @@ Status start_engine(Run& run) {
   return {};
 }
 
+// Calls are shown as the model writes them: there is nobody to call.
+OutputParserOptions output_options(const Run& run, const std::string& prompt) {
+  if (run.options.raw) return {};
+  return {.format = output_format_for(run.session.model->config.model_type, {}), .start = output_start_after(prompt)};
+}
+
 Result<AnswerRequest> make_request(const Run& run, const std::string& prompt) {
   const RunOptions& options = run.options;
   const std::vector<TokenId> ids = TRY(run.tokenizer.encode(prompt));
   AnswerRequest request{.request = {.prompt = {ids.begin(), ids.end()}, .sampling = run.sampling.params, .max_tokens = options.max_tokens},
                         .stop_strings = options.stop,
                         .special_tokens = options.show_special ? SpecialTokens::keep : SpecialTokens::skip,
-                        .start = options.raw ? ReasoningSplitter::Start::answer : ReasoningSplitter::start_after(prompt),
+                        .output = output_options(run, prompt),
                         .fault = run.fault};
   for (const std::int64_t id : run.session.model->config.eos_token_ids)
     request.request.stop_tokens.push_back(static_cast<std::int32_t>(id));
@@ -113,7 +119,7 @@ class Screen {
  public:
   Screen(Console& console, bool silent) : console_(console), silent_(silent) {}
 
-  Status show(const SplitText& part) {
+  Status show(const OutputDelta& part) {
     if (silent_) return {};
     if (!part.reasoning.empty() && console_.stderr_is_terminal()) {
       // Without colours something else must tell the two apart.
@@ -121,10 +127,10 @@ class Screen {
       reasoning_ = true;
       console_.dimmed(part.reasoning);
     }
-    if (part.answer.empty()) return {};
+    if (part.content.empty()) return {};
     if (reasoning_) console_.dimmed("\n\n");
     reasoning_ = false;
-    return console_.print(part.answer);
+    return console_.print(part.content);
   }
 
  private:
@@ -138,7 +144,7 @@ Result<Answer> answer_prompt(Run& run, const std::string& prompt) {
   const auto prompt_tokens = static_cast<std::int64_t>(request.request.prompt.size());
   Screen screen(run.console, run.options.json);
   const InterruptGuard interrupt;
-  const AnswerSink sink{.text = [&](const SplitText& part) { return screen.show(part); },
+  const AnswerSink sink{.text = [&](const OutputDelta& part) { return screen.show(part); },
                         .interrupted = [&] { return interrupt.interrupted(); }};
   const Answer answer = TRY(generate(*run.engine, run.tokenizer, std::move(request), sink));
   const Speed speed = run.speedometer->measure(prompt_tokens, answer);
