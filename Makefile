@@ -4,7 +4,7 @@
 
 # Seconds for each fuzz target, and the tests that run under ThreadSanitizer (a regular expression on ctest's names).
 FUZZ_SECONDS ?= 30
-TSAN_TESTS ?= base|kernels|engine
+TSAN_TESTS ?= base|kernels|engine|server
 
 # The prompt reaches the program through the environment, as typed: neither make nor the shell reads quotes or $ in it.
 export RECKONER_PROMPT := $(value PROMPT)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/mapped_file.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/session.h"
@@ -71,7 +72,16 @@ std::vector<std::string> model_names(const ServeOptions& options, const Session&
   return name == session.name ? std::vector<std::string>{name} : std::vector<std::string>{name, session.name};
 }
 
-ServerOptions server_options(const ServeOptions& options, const Session& session, const EngineLimits& limits) {
+// The template says best how answers are written.
+std::string template_text(const Session& session, const Tokenizer& tokenizer) {
+  if (tokenizer.prompt_format() != PromptFormat::chat_template) return "";
+  const std::filesystem::path source = tokenizer.prompt_source();
+  const Result<std::string> text =
+      read_text_file(source.is_absolute() || std::filesystem::exists(source) ? source : session.folder / source, std::int64_t{64} << 20);
+  return text ? *text : "";
+}
+
+ServerOptions server_options(const ServeOptions& options, const Session& session, const Tokenizer& tokenizer, const EngineLimits& limits) {
   const ModelConfig& config = session.model->config;
   ServerOptions server{.http = http_options(options),
                        .settings = {.model_names = model_names(options, session),
@@ -83,7 +93,7 @@ ServerOptions server_options(const ServeOptions& options, const Session& session
                                   .max_context = std::min(limits.max_context, limits.cache_tokens),
                                   .defaults = config.generation},
                        .end_tokens = {},
-                       .output_format = output_format_for(config.model_type, ""),
+                       .output_format = output_format_for(config.model_type, template_text(session, tokenizer)),
                        .max_running = limits.max_sequences,
                        .max_queued = options.max_queue};
   for (const std::int64_t id : config.eos_token_ids) server.end_tokens.push_back(static_cast<std::int32_t>(id));
@@ -112,7 +122,7 @@ Result<int> serve(const ServeOptions& options, Console& console) {
   const EngineLimits limits = TRY(choose_limits(options, session));
   const double load_s = TRY(load_weights(session, console));
   auto engine = std::make_unique<Engine>(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision, limits);
-  const ServerOptions server_settings = server_options(options, session, limits);
+  const ServerOptions server_settings = server_options(options, session, tokenizer, limits);
   const StopSignals signals;
   const std::unique_ptr<Server> server = TRY(Server::start(server_settings, tokenizer, std::move(engine)));
   console.note(fmt::format("{}: {} of weights in {}; {} kernels, {}, context {}, {} requests at a time",

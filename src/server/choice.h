@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "server/output_parser.h"
 #include "server/requests/chat_request.h"
+#include "text/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace reckoner {
 
-struct TokenLogprob {
+struct ChoiceLogprob {
   std::int32_t token = 0;
   double logprob = 0;
   std::vector<std::pair<std::int32_t, double>> top = {};  // alternatives, most probable first
@@ -23,7 +23,7 @@ struct Choice {
   std::string content;
   std::string reasoning;
   std::vector<ChatToolCall> tool_calls;
-  std::vector<TokenLogprob> logprobs;
+  std::vector<ChoiceLogprob> logprobs;
   std::int64_t tokens = 0;                // with the one that ended it
   std::string finish_reason;              // "stop", "length", "tool_calls"; empty: it goes on
   std::optional<std::string> stopped_by;  // which of the stop strings
@@ -32,7 +32,7 @@ struct Choice {
 // What one token added.
 struct ChoiceUpdate {
   OutputDelta delta;
-  std::vector<TokenLogprob> logprobs;
+  std::vector<ChoiceLogprob> logprobs;
   std::string finish_reason;  // empty: it goes on
 };
 

@@ -11,8 +11,8 @@
 #include "server/api_error.h"
 #include "server/engine_thread.h"
 #include "server/metrics.h"
-#include "server/output_parser.h"
 #include "server/requests/options.h"
+#include "text/output_parser.h"
 #include "text/tokenizer.h"
 
 namespace reckoner {

@@ -129,8 +129,8 @@ bool Client::receive_until(std::string_view text) {
 }
 
 std::string post_text(std::string_view path, std::string_view body, std::string_view headers) {
-  return fmt::format("POST {} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{}", path, body.size(),
-                     headers, body);
+  return fmt::format("POST {} HTTP/1.1\r\nHost: test\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{}", path,
+                     body.size(), headers, body);
 }
 
 ClientResponse Client::get(std::string_view path, std::string_view headers) {

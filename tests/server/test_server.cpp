@@ -29,10 +29,8 @@ void ServerTest::TearDownTestSuite() {
 }
 
 void ServerTest::start(const TestOptions& options) {
-  const EngineLimits limits{.max_context = options.context,
-                            .cache_tokens = options.context * 8,
-                            .max_sequences = options.max_running,
-                            .max_step_tokens = 256};
+  const EngineLimits limits{
+      .max_context = options.context, .cache_tokens = options.context * 8, .max_sequences = options.max_running, .max_step_tokens = 256};
   auto engine = std::make_unique<Engine>(*model, cpu_catalogue(), detect_cpu(), *pool, Precision::fast, limits);
   ServerOptions server_options{
       .http = {.limits = options.limits, .tls_certificate = options.tls_certificate, .tls_key = options.tls_key},

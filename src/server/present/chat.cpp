@@ -120,7 +120,7 @@ class ChatStream : public Presenter {
     }
     return array;
   }
-  void send(std::size_t index, json::object delta, const std::vector<TokenLogprob>& logprobs, const std::string& finish,
+  void send(std::size_t index, json::object delta, const std::vector<ChoiceLogprob>& logprobs, const std::string& finish,
             const Usage& usage) {
     json::object choice{{"index", index}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
     if (form_.has_logprobs && !logprobs.empty()) choice["logprobs"] = chat_logprobs(tokenizer_, logprobs);

@@ -101,8 +101,8 @@ class CompletionStream : public Presenter {
 
 }  // namespace
 
-std::unique_ptr<Presenter> completion_presenter(const Service& service, std::shared_ptr<Exchange> exchange, const CompletionRequest& request,
-                                                std::vector<std::string> prompt_texts) {
+std::unique_ptr<Presenter> completion_presenter(const Service& service, std::shared_ptr<Exchange> exchange,
+                                                const CompletionRequest& request, std::vector<std::string> prompt_texts) {
   CompletionForm form{
       .answer = {.id = new_id("cmpl-"), .object = "text_completion", .model = service.model_name(), .created = unix_seconds()},
       .has_logprobs = request.options.logprobs.has_value(),

@@ -43,9 +43,9 @@ json::object AnswerForm::head(std::string_view object_name) const {
   return {{"id", id}, {"object", json::string_view(object_name.data(), object_name.size())}, {"created", created}, {"model", model}};
 }
 
-json::object chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenLogprob>& logprobs) {
+json::object chat_logprobs(const Tokenizer& tokenizer, const std::vector<ChoiceLogprob>& logprobs) {
   json::array content;
-  for (const TokenLogprob& one : logprobs) {
+  for (const ChoiceLogprob& one : logprobs) {
     json::object object = token_object(tokenizer, one.token, one.logprob);
     json::array top;
     for (const auto& [token, logprob] : one.top) top.push_back(token_object(tokenizer, token, logprob));
@@ -55,9 +55,9 @@ json::object chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenLo
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
-json::object completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenLogprob>& logprobs, std::int64_t& offset) {
+json::object completion_logprobs(const Tokenizer& tokenizer, const std::vector<ChoiceLogprob>& logprobs, std::int64_t& offset) {
   json::array tokens, values, tops, offsets;
-  for (const TokenLogprob& one : logprobs) {
+  for (const ChoiceLogprob& one : logprobs) {
     const std::string text = token_text(tokenizer, one.token);
     tokens.push_back(json::string(text));
     values.push_back(one.logprob);

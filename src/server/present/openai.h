@@ -23,9 +23,9 @@ struct AnswerForm {
 };
 
 // {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}
-boost::json::object chat_logprobs(const Tokenizer& tokenizer, const std::vector<TokenLogprob>& logprobs);
+boost::json::object chat_logprobs(const Tokenizer& tokenizer, const std::vector<ChoiceLogprob>& logprobs);
 // {"tokens", "token_logprobs", "top_logprobs", "text_offset"}; the first token's text begins at `offset`, which is moved behind the last.
-boost::json::object completion_logprobs(const Tokenizer& tokenizer, const std::vector<TokenLogprob>& logprobs, std::int64_t& offset);
+boost::json::object completion_logprobs(const Tokenizer& tokenizer, const std::vector<ChoiceLogprob>& logprobs, std::int64_t& offset);
 
 std::unique_ptr<Presenter> chat_presenter(const Service& service, std::shared_ptr<Exchange> exchange, const ChatRequest& request);
 

@@ -6,7 +6,7 @@
 namespace reckoner {
 namespace {
 
-void handle(Service& service, const std::shared_ptr<Exchange>& exchange) {
+void handle_chat_completions(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const Result<ChatRequest> request = read_chat_request(exchange->request().body, service.limits);
   if (!request) return refuse(service, *exchange, to_api_error(request.error()));
   if (!service.serves(request->model)) return refuse(service, *exchange, unknown_model(service, request->model));
@@ -20,7 +20,7 @@ void handle(Service& service, const std::shared_ptr<Exchange>& exchange) {
 const Route kChatCompletions = {.method = "POST",
                                 .path = "/v1/chat/completions",
                                 .kind = RouteKind::work,
-                                .handle = handle,
+                                .handle = handle_chat_completions,
                                 .about = "Answers a chat, in one piece or as a stream"};
 
 }  // namespace reckoner

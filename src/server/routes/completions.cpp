@@ -39,7 +39,7 @@ Result<std::vector<std::string>> echoed_texts(const Service& service, const Comp
   return texts;
 }
 
-void handle(Service& service, const std::shared_ptr<Exchange>& exchange) {
+void handle_completions(Service& service, const std::shared_ptr<Exchange>& exchange) {
   const Result<CompletionRequest> request = read_completion_request(exchange->request().body, service.limits);
   if (!request) return refuse(service, *exchange, to_api_error(request.error()));
   if (!service.serves(request->model)) return refuse(service, *exchange, unknown_model(service, request->model));
@@ -56,7 +56,7 @@ void handle(Service& service, const std::shared_ptr<Exchange>& exchange) {
 const Route kCompletions = {.method = "POST",
                             .path = "/v1/completions",
                             .kind = RouteKind::work,
-                            .handle = handle,
+                            .handle = handle_completions,
                             .about = "Continues a text, or token ids, without a chat template"};
 
 }  // namespace reckoner

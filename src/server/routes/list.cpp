@@ -5,7 +5,9 @@
 namespace reckoner {
 
 std::span<const Route* const> routes() {
-  static constexpr std::array kRoutes = {&kChatCompletions, &kModels, &kModel, &kHealth, &kReady, &kMetrics, &kCompletions, &kTokenize, &kDetokenize, &kApplyTemplate, &kFlushCache, &kServerInfo};
+  static constexpr std::array kRoutes = {&kChatCompletions, &kCompletions, &kMessages,   &kResponses,     &kModels,
+                                         &kModel,           &kTokenize,    &kDetokenize, &kApplyTemplate, &kHealth,
+                                         &kReady,           &kMetrics,     &kServerInfo, &kFlushCache};
   return kRoutes;
 }
 

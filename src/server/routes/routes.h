@@ -30,6 +30,8 @@ extern const Route kModel;
 extern const Route kHealth;
 extern const Route kReady;
 extern const Route kMetrics;
+extern const Route kMessages;
+extern const Route kResponses;
 extern const Route kCompletions;
 extern const Route kTokenize;
 extern const Route kDetokenize;

@@ -20,7 +20,8 @@ void handle_info(Service& service, const std::shared_ptr<Exchange>& exchange) {
   for (const Setting& setting : service.settings.effective) settings.push_back(setting_object(setting));
   json::array paths;
   for (const Route* route : routes()) {
-    paths.push_back(json::object{{"method", json::string(route->method)}, {"path", json::string(route->path)}, {"about", json::string(route->about)}});
+    paths.push_back(
+        json::object{{"method", json::string(route->method)}, {"path", json::string(route->path)}, {"about", json::string(route->about)}});
   }
   const EngineLoad load = service.engine.load();
   exchange->respond({.body = json::serialize(json::object{{"version", service.settings.version},
@@ -43,7 +44,8 @@ void handle_flush(Service& service, const std::shared_ptr<Exchange>& exchange) {
 
 }  // namespace
 
-const Route kServerInfo = {.method = "GET", .path = "/server_info", .handle = handle_info, .about = "Says which settings took effect, and why"};
+const Route kServerInfo = {
+    .method = "GET", .path = "/server_info", .handle = handle_info, .about = "Says which settings took effect, and why"};
 const Route kFlushCache = {.method = "POST", .path = "/flush_cache", .handle = handle_flush, .about = "Forgets the cached prefixes"};
 
 }  // namespace reckoner
