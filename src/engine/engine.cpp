@@ -6,22 +6,56 @@
 #include <cmath>
 
 namespace reckoner {
+namespace {
+
+bool contains(const std::vector<std::int32_t>& tokens, std::int32_t token) {
+  return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
+}
+
+Status check_count(std::string_view name, std::int64_t value, std::int64_t most) {
+  if (value >= 0 && value <= most) return {};
+  return Error{fmt::format("{}: expected a number from 0 to {}, found {}", name, most, value),
+               fmt::format("give {} a value in that range, or leave it out", name)};
+}
+
+// Tokens that may not come now because the output is too short for an end; sorted.
+std::vector<std::int32_t> forbidden_tokens(const Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (sequence.output() >= request.min_tokens) return {};
+  std::vector<std::int32_t> forbidden = request.stop_tokens;
+  if (!request.ignore_eos) forbidden.insert(forbidden.end(), request.end_tokens.begin(), request.end_tokens.end());
+  std::sort(forbidden.begin(), forbidden.end());
+  return forbidden;
+}
+
+}  // namespace
 
 Engine::Engine(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
                const EngineLimits& limits)
-    : vocab_(model.config.vocab_size),
-      limits_(limits),
-      runner_(model, catalogue, device, pool, precision,
-              {.max_tokens = limits.max_step_tokens,
-               .max_samples = limits.max_sequences,
-               .max_context = limits.max_context,
-               .cache_type = limits.cache_type}),
-      cache_(runner_.cache_layout(), KvPool::pages_for(limits.cache_tokens)) {
+    : Engine(std::make_unique<RunnerModel>(model, catalogue, device, pool, precision,
+                                           StepLimits{.max_tokens = limits.max_step_tokens,
+                                                      .max_samples = limits.max_sequences + limits.prompt_logprob_rows,
+                                                      .max_context = limits.max_context,
+                                                      .cache_type = limits.cache_type}),
+             limits) {}
+
+Engine::Engine(std::unique_ptr<StepModel> model, const EngineLimits& limits)
+    : limits_(limits),
+      model_(std::move(model)),
+      vocab_(model_->vocab()),
+      cache_(model_->cache_layout(), KvPool::pages_for(limits.cache_tokens)),
+      tree_(cache_) {
   CHECK(limits.max_step_tokens > limits.max_sequences, "each running sequence needs a row, and a prompt one more");
-  runner_.use_cache(cache_.layout());
+  model_->use_cache(cache_.layout());
 }
 
-Result<std::int64_t> Engine::submit(Request request) {
+StepRunner& Engine::runner() {
+  StepRunner* runner = model_->runner();
+  CHECK(runner != nullptr, "this engine's model has no runner");
+  return *runner;
+}
+
+Status Engine::check_request(const Request& request) const {
   if (request.prompt.empty()) return Error{"prompt: expected at least one token, found none", "give a prompt"};
   for (const std::int32_t id : request.prompt) {
     if (id < 0 || id >= vocab_)
@@ -29,130 +63,188 @@ Result<std::int64_t> Engine::submit(Request request) {
                    "check that the tokenizer belongs to this model"};
   }
   TRY(check(request.sampling, vocab_));
+  TRY(check_count("top_logprobs", request.top_logprobs, vocab_));
+  if (request.prompt_logprobs) {
+    TRY(check_count("prompt_logprobs", *request.prompt_logprobs, vocab_));
+    if (limits_.prompt_logprob_rows == 0)
+      return Error{"prompt_logprobs: this engine was started without room for them", "leave prompt_logprobs out"};
+  }
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  const std::int64_t room = std::min(limits_.max_context, limits_.cache_tokens) - prompt;
+  const std::int64_t room = longest_request() - prompt;
+  if (request.max_tokens < 0) return Error{fmt::format("max_tokens: expected 0 or more, found {}", request.max_tokens), "raise it"};
   if (room < 1 || request.max_tokens > room) {
-    return Error{fmt::format("prompt and max_tokens: expected at most {} tokens together, found {} + {}", room + prompt, prompt,
+    return Error{fmt::format("prompt and max_tokens: expected at most {} tokens together, found {} + {}", longest_request(), prompt,
                              std::max<std::int64_t>(request.max_tokens, 1)),
                  "shorten the prompt, lower max_tokens, or start with a larger context"};
   }
-  if (request.max_tokens == 0) request.max_tokens = room;
+  return check_count("min_tokens", request.min_tokens, request.max_tokens == 0 ? room : request.max_tokens);
+}
+
+Result<std::int64_t> Engine::submit(Request request) {
+  TRY(check_request(request));
   auto sequence = std::make_unique<Sequence>();
+  if (request.max_tokens == 0) request.max_tokens = longest_request() - static_cast<std::int64_t>(request.prompt.size());
   sequence->number = next_number_++;
   sequence->tokens = request.prompt;
   for (const std::int32_t id : request.prompt) ++sequence->counts.prompt[id];
+  if (request.constraint) sequence->mask.resize(static_cast<std::size_t>(mask_words(vocab_)));
   sequence->request = std::move(request);
+  sequence->submitted = std::chrono::steady_clock::now();
   waiting_.push_back(std::move(sequence));
+  ++stats_.submitted;
   return waiting_.back()->number;
 }
 
 void Engine::cancel(std::int64_t number) {
-  std::erase_if(waiting_, [&](const auto& sequence) { return sequence->number == number; });
-  const auto found = std::find_if(running_.begin(), running_.end(), [&](const auto& sequence) { return sequence->number == number; });
-  if (found != running_.end()) finish(**found);
+  const auto is_it = [&](const auto& sequence) { return sequence->number == number; };
+  stats_.cancelled += static_cast<std::int64_t>(std::erase_if(waiting_, is_it));  // waiting ones hold no pages
+  const auto found = std::find_if(running_.begin(), running_.end(), is_it);
+  if (found == running_.end()) return;
+  ++stats_.cancelled;
+  finish(**found);
 }
 
-void Engine::finish(const Sequence& sequence) {
-  cache_.release(sequence.pages);
+void Engine::finish(Sequence& sequence) {
+  release_pages(sequence);
   std::erase_if(running_, [&](const auto& other) { return other.get() == &sequence; });
 }
 
-void Engine::admit() {
-  while (!waiting_.empty() && static_cast<std::int64_t>(running_.size()) < limits_.max_sequences) {
-    Sequence& next = *waiting_.front();
-    // All pages that it can ever need, so that what has started can end.
-    auto pages = cache_.allocate(KvPool::pages_for(static_cast<std::int64_t>(next.tokens.size()) + next.request.max_tokens));
-    if (!pages) return;
-    next.pages = std::move(*pages);
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-  }
+EngineStats Engine::stats() const {
+  EngineStats stats = stats_;
+  stats.running = static_cast<std::int64_t>(running_.size());
+  stats.waiting = static_cast<std::int64_t>(waiting_.size());
+  stats.pages = cache_.pages();
+  stats.free_pages = cache_.free_pages();
+  stats.cached_pages = tree_.evictable_pages();
+  stats.used_pages = stats.pages - stats.free_pages - stats.cached_pages;
+  return stats;
 }
 
-void Engine::add_rows(Sequence& sequence, std::int64_t rows, std::vector<Share>& shares) {
-  const bool to_the_end = sequence.computed + rows == static_cast<std::int64_t>(sequence.tokens.size());
-  shares.push_back({.sequence = &sequence, .first_row = builder_.rows(), .rows = rows, .sample = to_the_end ? samples_++ : -1});
-  for (std::int64_t i = 0; i < rows; ++i) {
-    const std::int64_t position = sequence.computed + i;
-    const Sample sample = to_the_end && i + 1 == rows ? Sample::yes : Sample::no;
-    builder_.add(sequence.tokens[static_cast<std::size_t>(position)], position, sequence.pages, sample);
-  }
-}
-
-void Engine::plan(std::vector<Share>& shares) {
-  builder_.clear();
-  samples_ = 0;
-  const auto left = [](const Sequence& sequence) { return static_cast<std::int64_t>(sequence.tokens.size()) - sequence.computed; };
-  for (const auto& sequence : running_) {
-    if (left(*sequence) == 1) add_rows(*sequence, 1, shares);
-  }
-  // The rest of the step goes to the oldest prompt that is not read yet.
-  for (const auto& sequence : running_) {
-    if (left(*sequence) == 1) continue;
-    add_rows(*sequence, std::min(left(*sequence), limits_.max_step_tokens - builder_.rows()), shares);
-    break;
-  }
-}
-
-void Engine::place_fault(const std::vector<Share>& shares) {
-  runner_.fault = {};
+Fault Engine::fault_for(const std::vector<Share>& shares) const {
   for (const Share& share : shares) {
     const std::int64_t last = share.sequence->computed + share.rows - 1;
-    if (share.sequence->number == inject.request && inject.position <= last && inject.position >= share.sequence->computed) {
-      runner_.fault = {.place = inject.place, .row = share.first_row + share.rows - 1};
-    }
+    if (share.sequence->number == inject.request && inject.position <= last && inject.position >= share.sequence->computed)
+      return {.place = inject.place, .row = share.first_row + share.rows - 1};
   }
+  return {};
+}
+
+void Engine::start_masks(const std::vector<Share>& shares) {
+  std::vector<MaskWorker::Job> jobs;
+  for (const Share& share : shares) {
+    Sequence& sequence = *share.sequence;
+    if (share.ends && sequence.request.constraint) jobs.push_back({.constraint = sequence.request.constraint.get(), .bits = sequence.mask});
+  }
+  masks_.start(std::move(jobs));
 }
 
 std::vector<TokenEvent> Engine::step() {
+  const auto start = std::chrono::steady_clock::now();
   admit();
-  std::vector<Share> shares;
-  plan(shares);
-  if (shares.empty()) return {};
-  place_fault(shares);
-  const StepOutput output = runner_.run(builder_.batch());
+  const std::vector<Share> shares = plan();
+  if (shares.empty()) {
+    CHECK(running_.empty(), "a step without work while requests run");
+    return {};
+  }
+  start_masks(shares);
+  const StepOutput output = model_->run(builder_.batch(), fault_for(shares));
+  masks_.wait();
   std::vector<TokenEvent> events;
   for (const Share& share : shares) commit(share, output, events);
-  ++steps_;
+  ++stats_.steps;
+  stats_.last_step_rows = builder_.rows();
+  stats_.computed_tokens += builder_.rows();
+  stats_.step_times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return events;
+}
+
+// Empty if all is well with the rows and the logits of a share.
+std::string Engine::what_is_not_finite(const Share& share, const StepOutput& output) {
+  const std::int32_t* bad = output.first_bad.i32() + share.first_row;
+  const auto is_bad = [](std::int32_t place) { return place != Guard::kClean; };
+  const auto* first = std::find_if(bad, bad + share.rows, is_bad);
+  stats_.non_finite_rows += std::count_if(bad, bad + share.rows, is_bad);
+  if (first != bad + share.rows) {
+    return fmt::format("a value that is not finite at step {}, position {}: {}", stats_.steps, share.sequence->computed + (first - bad),
+                       GuardPlace::name(*first));
+  }
+  const std::int64_t samples = share.prompt_samples + (share.ends ? 1 : 0);
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    const std::span<const float> logits = logits_row(output, share.first_sample + sample);
+    if (std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) continue;
+    ++stats_.non_finite_rows;
+    const std::int64_t position = sample < share.prompt_samples ? share.first_prompt_token + sample - 1 : share.sequence->length() - 1;
+    return fmt::format("a value that is not finite at step {}, position {}: the logits", stats_.steps, position);
+  }
+  return {};
 }
 
 void Engine::commit(const Share& share, const StepOutput& output, std::vector<TokenEvent>& events) {
   Sequence& sequence = *share.sequence;
-  const std::int32_t* bad = output.first_bad.i32() + share.first_row;
-  const auto* first = std::find_if(bad, bad + share.rows, [](std::int32_t place) { return place != Guard::kClean; });
-  if (first != bad + share.rows) {
-    events.push_back({.request = sequence.number,
-                      .finish = FinishReason::error,
-                      .error = fmt::format("a value that is not finite at step {}, position {}: {}", steps_,
-                                           sequence.computed + (first - bad), GuardPlace::name(*first))});
+  std::string error = what_is_not_finite(share, output);
+  if (!error.empty()) {
+    events.push_back({.request = sequence.number, .finish = FinishReason::error, .error = std::move(error)});
+    ++stats_.failed;
+    distrust_pages(sequence);
     return finish(sequence);
   }
   sequence.computed += share.rows;
-  if (share.sample < 0) return;
+  share_computed(sequence);
+  take_prompt_logprobs(share, output);
+  if (!share.ends) return;
   events.push_back(take_token(share, output));
-  if (events.back().finish != FinishReason::none) finish(sequence);
+  const FinishReason reason = events.back().finish;
+  if (reason == FinishReason::none) return;
+  ++(reason == FinishReason::error ? stats_.failed : stats_.finished);
+  finish(sequence);
+}
+
+void Engine::take_prompt_logprobs(const Share& share, const StepOutput& output) {
+  Sequence& sequence = *share.sequence;
+  for (std::int64_t i = 0; i < share.prompt_samples; ++i) {
+    const std::span<const float> logits = logits_row(output, share.first_sample + i);
+    const double log_sum = log_sum_exp(logits);
+    const std::int32_t token = sequence.request.prompt[static_cast<std::size_t>(share.first_prompt_token + i)];
+    sequence.prompt_logprobs.push_back(
+        {.logprob = logprob_of(logits, log_sum, token), .top = top_logprobs(logits, log_sum, *sequence.request.prompt_logprobs)});
+  }
+  sequence.prompt_logprobs_done += share.prompt_samples;
 }
 
 TokenEvent Engine::take_token(const Share& share, const StepOutput& output) {
   Sequence& sequence = *share.sequence;
-  const std::span<const float> logits(output.logits.f32() + share.sample * vocab_, static_cast<std::size_t>(vocab_));
-  TokenEvent event{.request = sequence.number};
-  if (!std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) {
+  const Request& request = sequence.request;
+  const std::span<const float> logits = logits_row(output, share.first_sample + share.prompt_samples);
+  TokenEvent event{.request = sequence.number, .cached_tokens = sequence.cached};
+  const std::vector<std::int32_t> forbidden = forbidden_tokens(sequence);
+  const std::optional<std::int32_t> token =
+      sampler_.sample(logits, request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.output()),
+                      {.allowed = sequence.mask, .forbidden = forbidden});
+  if (!token) {
     event.finish = FinishReason::error;
-    event.error = fmt::format("a value that is not finite at step {}, position {}: the logits", steps_, sequence.computed - 1);
+    event.error = fmt::format("the constraint allows no token after {} tokens of output", sequence.output());
     return event;
   }
-  const SampledToken sampled =
-      sampler_.sample(logits, sequence.request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.output()));
-  sequence.tokens.push_back(sampled.token);
-  ++sequence.counts.output[sampled.token];
-  event.token = sampled.token;
-  event.logprob = sampled.logprob;
-  const std::vector<std::int32_t>& stops = sequence.request.stop_tokens;
-  if (std::find(stops.begin(), stops.end(), sampled.token) != stops.end()) {
+  if (sequence.output() == 0) {
+    stats_.prompt_tokens += sequence.prompt_length();
+    stats_.cached_tokens += sequence.cached;
+    event.prompt_logprobs = std::move(sequence.prompt_logprobs);
+  }
+  sequence.tokens.push_back(*token);
+  ++sequence.counts.output[*token];
+  ++stats_.generated_tokens;
+  const double log_sum = log_sum_exp(logits);
+  event.token = *token;
+  event.logprob = logprob_of(logits, log_sum, *token);
+  if (request.top_logprobs > 0) event.top_logprobs = top_logprobs(logits, log_sum, request.top_logprobs);
+  if (contains(request.stop_tokens, *token) || (!request.ignore_eos && contains(request.end_tokens, *token))) {
     event.finish = FinishReason::stop;
-  } else if (sequence.output() >= sequence.request.max_tokens) {
+  } else if (request.constraint && !request.constraint->accept(*token)) {
+    event.finish = FinishReason::error;
+    event.error = fmt::format("the constraint refuses token {}, which it had allowed", *token);
+  } else if (request.constraint && request.constraint->finished()) {
+    event.finish = FinishReason::complete;
+  } else if (sequence.output() >= request.max_tokens) {
     event.finish = FinishReason::length;
   }
   return event;

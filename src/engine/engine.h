@@ -1,4 +1,4 @@
-// Engine: runs requests, many at a time. One thread owns it and calls step() until it is idle.
+// Engine: runs requests, many at a time. One thread owns it and calls step() until it is idle. CONTRACT.md says what holds when.
 #pragma once
 
 #include <cstdint>
@@ -9,100 +9,102 @@
 
 #include "engine/batch_builder.h"
 #include "engine/kv_pool.h"
-#include "engine/sampler.h"
-#include "model/forward.h"
+#include "engine/mask_worker.h"
+#include "engine/prefix_tree.h"
+#include "engine/request.h"
+#include "engine/sequence.h"
+#include "engine/stats.h"
+#include "engine/step_model.h"
 
 namespace reckoner {
-
-struct Request {
-  std::vector<std::int32_t> prompt;  // token ids; at least one
-  SamplingParams sampling;
-  std::int64_t max_tokens = 0;            // of output; 0: as many as the context holds
-  std::vector<std::int32_t> stop_tokens;  // any of these ends the output (and is reported as its last token)
-};
-
-enum class FinishReason : std::uint8_t { none, stop, length, error };
-
-// What happened to a request in a step.
-struct TokenEvent {
-  std::int64_t request = 0;
-  std::int32_t token = -1;  // -1: none, the request failed
-  double logprob = 0;
-  FinishReason finish = FinishReason::none;
-  std::string error = {};  // with FinishReason::error: which step, layer and place went wrong
-};
-
-// For tests of the guard: the value that `place` computes for the last row of `request` becomes NaN in the step that processes its token
-// at `position`.
-struct InjectedFault {
-  std::int64_t request = -1;
-  std::int64_t position = 0;
-  std::int32_t place = Guard::kClean;
-};
-
-struct EngineLimits {
-  std::int64_t max_context = 4096;     // tokens of one sequence
-  std::int64_t cache_tokens = 4096;    // tokens of all sequences together
-  std::int64_t max_sequences = 8;      // sequences that run at a time
-  std::int64_t max_step_tokens = 256;  // rows of a step; longer prompts are read in chunks of at most this
-  KvCacheType cache_type = KvCacheType::automatic;
-};
 
 class Engine {
  public:
   Engine(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
          const EngineLimits& limits);
+  Engine(std::unique_ptr<StepModel> model, const EngineLimits& limits);
 
-  // Queues a request and returns its number. Errors: an id outside the vocabulary, too long for the context, sampling values out of range.
+  // Queues a request and returns its number: numbers grow. Errors: an id outside the vocabulary, too long for the context or the cache,
+  // values out of range.
   Result<std::int64_t> submit(Request request);
   // Forgets the request; no event follows.
   void cancel(std::int64_t request);
   bool idle() const { return waiting_.empty() && running_.empty(); }
-  // Runs one step: a token for each running request that has read its prompt, and a chunk of one prompt. Nothing when idle.
+  // Runs one step: a token for each running request that has read its prompt, and chunks of prompts. Nothing when idle.
   std::vector<TokenEvent> step();
+  // Forgets what the prefix cache holds. Running requests go on, and what they have computed is not kept.
+  void flush();
+
+  EngineStats stats() const;
+  const EngineLimits& limits() const { return limits_; }
+  // Tokens of the longest request that can be served: prompt and output together.
+  std::int64_t longest_request() const { return std::min(limits_.max_context, cache_.pages() * kPageTokens); }
 
   InjectedFault inject;
-  StepRunner& runner() { return runner_; }
+  StepRunner& runner();
   const KvPool& cache() const { return cache_; }
 
  private:
-  struct Sequence {
-    std::int64_t number = 0;
-    Request request;
-    std::vector<std::int32_t> tokens;  // prompt, then output
-    std::int64_t computed = 0;         // tokens whose cache rows are written
-    std::vector<std::int32_t> pages;
-    TokenCounts counts;
-    std::int64_t output() const { return static_cast<std::int64_t>(tokens.size() - request.prompt.size()); }
-  };
-  // Rows [first, first + rows) of the batch belong to a sequence.
+  // Rows [first_row, first_row + rows) of the batch belong to a sequence.
   struct Share {
     Sequence* sequence = nullptr;
     std::int64_t first_row = 0;
     std::int64_t rows = 0;
-    std::int64_t sample = -1;  // which sampled row is its last one; -1: its prompt is not read to the end yet
+    std::int64_t first_sample = 0;        // among the batch's sampled rows: those of the prompt come first, the last token's is the last
+    std::int64_t first_prompt_token = 0;  // the prompt token that the first of them predicts
+    std::int64_t prompt_samples = 0;
+    bool ends = false;  // with the last token there is: the next one is sampled
   };
 
+  // schedule.cpp
   void admit();
-  void plan(std::vector<Share>& shares);
-  void add_rows(Sequence& sequence, std::int64_t rows, std::vector<Share>& shares);
-  void place_fault(const std::vector<Share>& shares);
-  // The event of one sequence after a step, if any; `finished` when it has ended.
-  void commit(const Share& share, const StepOutput& output, std::vector<TokenEvent>& events);
-  TokenEvent take_token(const Share& share, const StepOutput& output);
-  void finish(const Sequence& sequence);
+  std::vector<Share> plan();
+  void plan_decodes(std::vector<Share>& shares);
+  void plan_prompts(std::vector<Share>& shares);
+  void grant_rows(std::int64_t budget);
+  bool awaits_another(const Sequence& sequence, const std::vector<Sequence*>& granted) const;
+  Share add_rows(Sequence& sequence, std::int64_t rows);
+  std::int64_t available_pages() const { return cache_.free_pages() + tree_.evictable_pages(); }
+  std::int64_t pages_needed_soon(const Sequence& sequence) const;
+  bool reserve(Sequence& sequence, std::int64_t tokens);
+  void adopt_cached(Sequence& sequence);
+  void share_computed(Sequence& sequence);
+  void release_pages(Sequence& sequence);
+  void distrust_pages(Sequence& sequence);
+  void preempt_youngest();
 
-  std::int64_t vocab_;
+  // engine.cpp
+  Status check_request(const Request& request) const;
+  Fault fault_for(const std::vector<Share>& shares) const;
+  void start_masks(const std::vector<Share>& shares);
+  void commit(const Share& share, const StepOutput& output, std::vector<TokenEvent>& events);
+  std::string what_is_not_finite(const Share& share, const StepOutput& output);
+  TokenEvent take_token(const Share& share, const StepOutput& output);
+  void take_prompt_logprobs(const Share& share, const StepOutput& output);
+  void finish(Sequence& sequence);
+  std::span<const float> logits_row(const StepOutput& output, std::int64_t sample) const {
+    return {output.logits.f32() + sample * vocab_, static_cast<std::size_t>(vocab_)};
+  }
+
+  friend Status check_invariants(const Engine& engine);
+
   EngineLimits limits_;
-  StepRunner runner_;
+  std::unique_ptr<StepModel> model_;
+  std::int64_t vocab_;
   KvPool cache_;
+  PrefixTree tree_;
   Sampler sampler_;
+  MaskWorker masks_;
   BatchBuilder builder_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;   // in order of arrival; all arrived after the running ones
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of arrival
   std::int64_t next_number_ = 0;
-  std::int64_t steps_ = 0;
-  std::int64_t samples_ = 0;  // sampled rows of the step being planned
+  std::int64_t samples_ = 0;              // sampled rows of the step being planned
+  std::int64_t prompt_logprob_rows_ = 0;  // of those, rows of prompts
+  EngineStats stats_;                     // of what stats() does not count when asked
 };
+
+// Ok, or what is wrong with the state between two steps. For tests: visits everything.
+Status check_invariants(const Engine& engine);
 
 }  // namespace reckoner

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -23,13 +24,6 @@ double uniform(std::uint64_t seed, std::uint64_t draw) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
   z ^= z >> 31;
   return static_cast<double>(z >> 11) * 0x1p-53;
-}
-
-double log_sum_exp(std::span<const float> logits) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return largest + std::log(sum);
 }
 
 double penalised(double logit, std::int32_t token, const SamplingParams& p, const TokenCounts& counts) {
@@ -61,8 +55,28 @@ Status check(const SamplingParams& p, std::int64_t vocab) {
   return {};
 }
 
-SampledToken Sampler::sample(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts, std::uint64_t draw) {
-  CHECK(!logits.empty());
+double log_sum_exp(std::span<const float> logits) {
+  const float largest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
+  return largest + std::log(sum);
+}
+
+std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, double log_sum, std::int64_t count) {
+  std::vector<std::int32_t> tokens(logits.size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const auto kept = tokens.begin() + std::min<std::int64_t>(count, static_cast<std::int64_t>(tokens.size()));
+  std::partial_sort(tokens.begin(), kept, tokens.end(), [&](std::int32_t a, std::int32_t b) {
+    return better({logits[static_cast<std::size_t>(a)], a}, {logits[static_cast<std::size_t>(b)], b});
+  });
+  std::vector<TokenLogprob> top;
+  for (auto token = tokens.begin(); token != kept; ++token)
+    top.push_back({.token = *token, .logprob = logprob_of(logits, log_sum, *token)});
+  return top;
+}
+
+// The tokens that may be chosen, with their logits after penalties and bias, by id.
+void Sampler::collect(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts, const SamplingMask& mask) {
   candidates_.clear();
   const bool penalties = p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -70,29 +84,59 @@ SampledToken Sampler::sample(std::span<const float> logits, const SamplingParams
     candidates_.emplace_back(penalties ? penalised(logits[i], token, p, counts) : logits[i], token);
   }
   for (const auto& [token, bias] : p.logit_bias) candidates_[static_cast<std::size_t>(token)].first += bias;
-  const auto result = [&](std::int32_t token) {
-    return SampledToken{token, logits[static_cast<std::size_t>(token)] - log_sum_exp(logits)};
-  };
-  const double largest = std::min_element(candidates_.begin(), candidates_.end(), better)->first;
-  if (p.temperature == 0) return result(std::min_element(candidates_.begin(), candidates_.end(), better)->second);
-
-  // From here on .first is a probability relative to the most probable token, which has 1.
-  for (auto& candidate : candidates_) candidate.first = std::exp((candidate.first - largest) / p.temperature);
-  std::erase_if(candidates_, [&](const auto& candidate) { return candidate.first < p.min_p; });
-  std::sort(candidates_.begin(), candidates_.end(), better);
-  if (p.top_k > 0 && static_cast<std::size_t>(p.top_k) < candidates_.size()) candidates_.resize(static_cast<std::size_t>(p.top_k));
-  double total = 0;
-  for (const auto& candidate : candidates_) total += candidate.first;
-  double kept = 0;
-  std::size_t count = 0;
-  while (count < candidates_.size() && (count == 0 || kept < p.top_p * total)) kept += candidates_[count++].first;
-
-  double target = uniform(p.seed, draw) * kept;
-  for (std::size_t i = 0; i + 1 < count; ++i) {
-    target -= candidates_[i].first;
-    if (target < 0) return result(candidates_[i].second);
+  if (!mask.allowed.empty()) {
+    std::erase_if(candidates_, [&](const Candidate& candidate) {
+      const auto token = static_cast<std::uint32_t>(candidate.second);
+      return (mask.allowed[token / 32] >> (token % 32) & 1) == 0;
+    });
   }
-  return result(candidates_[count - 1].second);
+  const auto forbidden = [&](const Candidate& candidate) {
+    return std::binary_search(mask.forbidden.begin(), mask.forbidden.end(), candidate.second);
+  };
+  if (!mask.forbidden.empty() && !std::all_of(candidates_.begin(), candidates_.end(), forbidden)) std::erase_if(candidates_, forbidden);
+}
+
+// Keeps what min_p, top_k and top_p keep; .first is a probability relative to the most probable token's.
+void Sampler::cut(const SamplingParams& p) {
+  std::erase_if(candidates_, [&](const Candidate& candidate) { return candidate.first < p.min_p; });
+  if (p.top_k > 0 && static_cast<std::size_t>(p.top_k) < candidates_.size()) {
+    std::nth_element(candidates_.begin(), candidates_.begin() + p.top_k, candidates_.end(), better);
+    candidates_.resize(static_cast<std::size_t>(p.top_k));
+  }
+  if (p.top_p == 1) return;
+  double total = 0;
+  for (const Candidate& candidate : candidates_) total += candidate.first;
+  // A heap gives them up in order and most are never reached: sorting a whole vocabulary takes many times as long.
+  const auto worse = [](const Candidate& a, const Candidate& b) { return better(b, a); };
+  std::make_heap(candidates_.begin(), candidates_.end(), worse);
+  double kept = 0;
+  auto rest = candidates_.end();
+  while (rest != candidates_.begin() && (rest == candidates_.end() || kept < p.top_p * total)) {
+    std::pop_heap(candidates_.begin(), rest, worse);
+    kept += (--rest)->first;
+  }
+  candidates_.erase(candidates_.begin(), rest);
+}
+
+std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts,
+                                            std::uint64_t draw, const SamplingMask& mask) {
+  CHECK(!logits.empty());
+  collect(logits, p, counts, mask);
+  if (candidates_.empty()) return std::nullopt;
+  const auto [largest, most_probable] = *std::min_element(candidates_.begin(), candidates_.end(), better);
+  if (p.temperature == 0) return most_probable;
+  for (Candidate& candidate : candidates_) candidate.first = std::exp((candidate.first - largest) / p.temperature);
+  cut(p);
+  // The order of what is left must not depend on how it was cut, or the same draw would choose otherwise.
+  if (p.top_k > 0 || p.top_p != 1) std::sort(candidates_.begin(), candidates_.end(), better);
+  double kept = 0;
+  for (const Candidate& candidate : candidates_) kept += candidate.first;
+  double target = uniform(p.seed, draw) * kept;
+  for (const Candidate& candidate : candidates_) {
+    target -= candidate.first;
+    if (target < 0) return candidate.second;
+  }
+  return candidates_.back().second;
 }
 
 }  // namespace reckoner

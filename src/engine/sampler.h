@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -28,9 +29,9 @@ struct SamplingParams {
 // An error names the first value out of its range, and the range. `vocab`: logit_bias ids must be below.
 Status check(const SamplingParams& params, std::int64_t vocab);
 
-struct SampledToken {
+struct TokenLogprob {
   std::int32_t token = 0;
-  double logprob = 0;  // natural logarithm of its probability before penalties, temperature and cuts
+  double logprob = 0;  // natural logarithm of its probability before penalties, bias, masks, temperature and cuts
 };
 
 // Tokens of a sequence so far, for the penalties.
@@ -39,14 +40,32 @@ struct TokenCounts {
   std::unordered_map<std::int32_t, std::int64_t> output;
 };
 
-// The next token after `logits` [vocab], all finite. `draw` numbers the random draws of a sequence: 0, 1, 2, ...
-// Keeps a scratch buffer, so one Sampler serves one thread.
+// What may not be chosen whatever its logit is.
+struct SamplingMask {
+  std::span<const std::uint32_t> allowed = {};   // bit i % 32 of word i / 32: token i may be chosen; empty: every token
+  std::span<const std::int32_t> forbidden = {};  // sorted; unless nothing else is allowed
+};
+
+// Keeps a scratch buffer, so one Sampler serves one thread. Logits are [vocab], all finite.
 class Sampler {
  public:
-  SampledToken sample(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts, std::uint64_t draw);
+  // The next token; nothing where the mask allows none. `draw` numbers the random draws of a sequence: 0, 1, 2, ...
+  std::optional<std::int32_t> sample(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts,
+                                     std::uint64_t draw, const SamplingMask& mask = {});
 
  private:
-  std::vector<std::pair<double, std::int32_t>> candidates_;
+  using Candidate = std::pair<double, std::int32_t>;  // logit or relative probability, token
+  void collect(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts, const SamplingMask& mask);
+  void cut(const SamplingParams& params);
+
+  std::vector<Candidate> candidates_;
 };
+
+double log_sum_exp(std::span<const float> logits);
+inline double logprob_of(std::span<const float> logits, double log_sum, std::int32_t token) {
+  return logits[static_cast<std::size_t>(token)] - log_sum;
+}
+// The `count` most probable tokens, most probable first, lower ids first among equals.
+std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, double log_sum, std::int64_t count);
 
 }  // namespace reckoner

@@ -12,7 +12,7 @@ namespace {
 const std::vector<float> kLogits = {1.0f, 3.0f, 2.0f, 3.0f, -1.0f};
 
 std::int32_t one(const SamplingParams& params, const TokenCounts& counts = {}, std::uint64_t draw = 0) {
-  return Sampler().sample(kLogits, params, counts, draw).token;
+  return Sampler().sample(kLogits, params, counts, draw).value();
 }
 
 std::set<std::int32_t> possible(SamplingParams params, const TokenCounts& counts = {}) {
@@ -26,7 +26,15 @@ TEST(Sampler, GreedyTakesTheLargestAndTheLowestOfEquals) { EXPECT_EQ(one({.tempe
 TEST(Sampler, LogprobIsThatOfTheModel) {
   double sum = 0;
   for (const float logit : kLogits) sum += std::exp(static_cast<double>(logit));
-  EXPECT_NEAR(Sampler().sample(kLogits, {.temperature = 0}, {}, 0).logprob, 3.0 - std::log(sum), 1e-9);
+  const double log_sum = log_sum_exp(kLogits);
+  EXPECT_NEAR(logprob_of(kLogits, log_sum, 1), 3.0 - std::log(sum), 1e-9);
+  const std::vector<TokenLogprob> top = top_logprobs(kLogits, log_sum, 3);
+  ASSERT_EQ(top.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(top[i].token, (std::vector<std::int32_t>{1, 3, 2})[i]);
+    EXPECT_NEAR(top[i].logprob, (std::vector<double>{3, 3, 2})[i] - std::log(sum), 1e-9);
+  }
+  EXPECT_EQ(top_logprobs(kLogits, log_sum, 9).size(), kLogits.size());
 }
 
 // Frequencies of 20,000 draws against the softmax, within five standard deviations.
@@ -35,7 +43,7 @@ TEST(Sampler, DrawsFollowTheSoftmax) {
   std::vector<int> count(kLogits.size(), 0);
   Sampler sampler;
   for (std::uint64_t draw = 0; draw < kDraws; ++draw)
-    ++count[static_cast<std::size_t>(sampler.sample(kLogits, {.temperature = 2, .seed = 5}, {}, draw).token)];
+    ++count[static_cast<std::size_t>(sampler.sample(kLogits, {.temperature = 2, .seed = 5}, {}, draw).value())];
   double sum = 0;
   for (const float logit : kLogits) sum += std::exp(logit / 2);
   for (std::size_t i = 0; i < kLogits.size(); ++i) {
@@ -72,6 +80,25 @@ TEST(Sampler, PenaltiesAndBias) {
   EXPECT_EQ(one({.temperature = 0, .repetition_penalty = 2}, counts), 2);  // both 3s become 1.5
   EXPECT_EQ(one({.temperature = 0, .frequency_penalty = 0.6}, counts), 3);
   EXPECT_EQ(one({.temperature = 0, .logit_bias = {{4, 100}}}), 4);
+}
+
+TEST(Sampler, MasksForbid) {
+  const auto masked = [](const SamplingParams& params, const SamplingMask& mask) { return Sampler().sample(kLogits, params, {}, 0, mask); };
+  const std::vector<std::uint32_t> allowed = {0b10101};  // 0, 2, 4
+  EXPECT_EQ(masked({.temperature = 0}, {.allowed = allowed}), 2);
+  EXPECT_EQ(masked({.temperature = 0, .logit_bias = {{1, 50}}}, {.allowed = allowed}), 2);
+  EXPECT_EQ(masked({.temperature = 0, .logit_bias = {{4, 50}}}, {.allowed = allowed}), 4);
+  const std::vector<std::int32_t> forbidden = {1, 2};
+  EXPECT_EQ(masked({.temperature = 0}, {.forbidden = forbidden}), 3);
+  EXPECT_EQ(masked({.temperature = 0}, {.allowed = allowed, .forbidden = forbidden}), 0);
+  const std::vector<std::uint32_t> only_two = {0b00100};
+  EXPECT_EQ(masked({.temperature = 0}, {.allowed = only_two, .forbidden = forbidden}), 2) << "what is allowed alone wins";
+  const std::vector<std::uint32_t> nothing = {0};
+  EXPECT_EQ(masked({}, {.allowed = nothing}), std::nullopt);
+  std::set<std::int32_t> seen;
+  for (std::uint64_t draw = 0; draw < 2000; ++draw)
+    seen.insert(Sampler().sample(kLogits, {.temperature = 5}, {}, draw, {.allowed = allowed}).value());
+  EXPECT_EQ(seen, (std::set<std::int32_t>{0, 2, 4}));
 }
 
 TEST(Sampler, ChecksItsRanges) {

@@ -1,4 +1,4 @@
-// The engine on a golden model: many requests at a time, chunked prompts, the guard.
+// The engine on a golden model: many requests at a time, chunked prompts, shared pages, too little memory, the guard.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,10 @@ class EngineTest : public testing::Test {
   static std::map<std::int64_t, Answer> run(Engine& engine) {
     std::map<std::int64_t, Answer> answers;
     for (int step = 0; !engine.idle() && step < 10000; ++step) {
-      for (const TokenEvent& event : engine.step()) {
+      const std::vector<TokenEvent> events = engine.step();
+      const Status sound = check_invariants(engine);
+      EXPECT_TRUE(sound.ok()) << sound.error().what;
+      for (const TokenEvent& event : events) {
         Answer& answer = answers[event.request];
         EXPECT_EQ(answer.finish, FinishReason::none) << "an event after the end";
         if (event.token >= 0) answer.tokens.push_back(event.token);
@@ -85,7 +88,39 @@ TEST_F(EngineTest, BatchedEqualsSingleTokenForToken) {
   const auto answers = run(together);
   ASSERT_EQ(answers.size(), lengths.size());
   for (const auto& [number, answer] : answers) EXPECT_EQ(answer.tokens, single[static_cast<std::size_t>(number)].tokens) << number;
+  together.flush();
   EXPECT_EQ(together.cache().free_pages(), together.cache().pages());
+}
+
+// What an answer may not depend on either: pages of other requests that it stands on, and being interrupted for want of memory.
+TEST_F(EngineTest, CachedAndPreemptedEqualsSingleTokenForToken) {
+  std::vector<Request> requests;
+  for (std::int32_t i = 0; i < 6; ++i) {
+    std::vector<std::int32_t> ids = prompt(i % 2, 64 * (i % 2) + 30);  // two texts that three requests each begin with
+    const std::vector<std::int32_t> own = prompt(i + 20, 5 + 9 * i);
+    ids.insert(ids.end(), own.begin(), own.end());
+    requests.push_back(greedy(std::move(ids), 70));
+  }
+  requests.push_back(requests[5]);
+  std::vector<Answer> single;
+  for (const Request& request : requests) {
+    ThreadPool pool(1);
+    Engine alone = engine({.max_context = 256, .cache_tokens = 256, .max_sequences = 1, .max_step_tokens = 64}, pool);
+    ASSERT_TRUE(alone.submit(request).ok());
+    single.push_back(run(alone).at(0));
+  }
+  ThreadPool pool(2);
+  Engine tight = engine({.max_context = 256, .cache_tokens = 320, .max_sequences = 4, .max_step_tokens = 40}, pool);
+  for (int round = 0; round < 2; ++round) {
+    for (const Request& request : requests) ASSERT_TRUE(tight.submit(request).ok());
+    for (const auto& [number, answer] : run(tight)) {
+      const Answer& expected = single[static_cast<std::size_t>(number) % requests.size()];
+      EXPECT_EQ(answer.tokens, expected.tokens) << number;
+      EXPECT_EQ(answer.finish, FinishReason::length) << answer.error;
+    }
+  }
+  EXPECT_GT(tight.stats().cached_tokens, 0);
+  EXPECT_GT(tight.stats().preemptions, 0);
 }
 
 TEST_F(EngineTest, StopsAtStopTokensAndLimits) {
