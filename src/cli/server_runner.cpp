@@ -18,6 +18,9 @@ namespace {
 
 using Seconds = std::chrono::seconds;
 
+// Rows of a step that may be prompt tokens whose logprobs a client asked for.
+constexpr std::int64_t kPromptLogprobRows = 64;
+
 // As many full contexts as fit, up to four: more would rarely be used, fewer would make requests wait for each other.
 std::int64_t choose_cache(const ServeOptions& options, const Model& model, const KvLayout& layout, std::int64_t context) {
   if (options.cache_tokens > 0) return std::max(options.cache_tokens, context);
@@ -47,7 +50,8 @@ Result<EngineLimits> choose_limits(const ServeOptions& options, Session& session
                       .cache_tokens = cache,
                       .max_sequences = options.max_sequences,
                       .max_step_tokens = chunk,
-                      .cache_type = session.cache_type};
+                      .cache_type = session.cache_type,
+                      .prompt_logprob_rows = kPromptLogprobRows};
 }
 
 HttpOptions http_options(const ServeOptions& options) {
@@ -81,7 +85,8 @@ std::string template_text(const Session& session, const Tokenizer& tokenizer) {
   return text ? *text : "";
 }
 
-ServerOptions server_options(const ServeOptions& options, const Session& session, const Tokenizer& tokenizer, const EngineLimits& limits) {
+ServerOptions server_options(const ServeOptions& options, const Session& session, const Tokenizer& tokenizer,
+                             std::int64_t longest_request) {
   const ModelConfig& config = session.model->config;
   ServerOptions server{.http = http_options(options),
                        .settings = {.model_names = model_names(options, session),
@@ -89,12 +94,9 @@ ServerOptions server_options(const ServeOptions& options, const Session& session
                                     .cors_origin = options.cors_origin,
                                     .version = RECKONER_VERSION,
                                     .effective = session.settings},
-                       .limits = {.vocab = config.vocab_size,
-                                  .max_context = std::min(limits.max_context, limits.cache_tokens),
-                                  .defaults = config.generation},
+                       .limits = {.vocab = config.vocab_size, .max_context = longest_request, .defaults = config.generation},
                        .end_tokens = {},
                        .output_format = output_format_for(config.model_type, template_text(session, tokenizer)),
-                       .max_running = limits.max_sequences,
                        .max_queued = options.max_queue};
   for (const std::int64_t id : config.eos_token_ids) server.end_tokens.push_back(static_cast<std::int32_t>(id));
   return server;
@@ -122,7 +124,7 @@ Result<int> serve(const ServeOptions& options, Console& console) {
   const EngineLimits limits = TRY(choose_limits(options, session));
   const double load_s = TRY(load_weights(session, console));
   auto engine = std::make_unique<Engine>(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision, limits);
-  const ServerOptions server_settings = server_options(options, session, tokenizer, limits);
+  const ServerOptions server_settings = server_options(options, session, tokenizer, engine->longest_request());
   const StopSignals signals;
   const std::unique_ptr<Server> server = TRY(Server::start(server_settings, tokenizer, std::move(engine)));
   console.note(fmt::format("{}: {} of weights in {}; {} kernels, {}, context {}, {} requests at a time",

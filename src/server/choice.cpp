@@ -4,6 +4,22 @@
 
 namespace reckoner {
 
+namespace {
+
+const char* reason_text(FinishReason finish) {
+  switch (finish) {
+    case FinishReason::stop:
+    case FinishReason::complete:
+      return "stop";
+    case FinishReason::length:
+      return "length";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
 Result<ChoiceReader> ChoiceReader::open(const Tokenizer& tokenizer, const ChoiceOptions& options) {
   TextStream stream = TRY(TextStream::open(tokenizer, {.stop_strings = options.stop, .special_tokens = options.special_tokens}));
   return ChoiceReader(std::move(stream), options);
@@ -18,10 +34,10 @@ Result<ChoiceUpdate> ChoiceReader::take(const TokenEvent& event) {
   ChoiceUpdate update;
   if (ended()) return update;  // a token that was on its way when a stop string ended the answer
   ++choice_.tokens;
-  std::string reason = event.finish == FinishReason::stop ? "stop" : event.finish == FinishReason::length ? "length" : "";
+  std::string reason = reason_text(event.finish);
   // The token that ends an answer is a signal, not text.
   if (event.finish != FinishReason::stop) {
-    if (wants_logprobs_) update.logprobs.push_back({.token = event.token, .logprob = event.logprob});
+    if (wants_logprobs_) update.logprobs.push_back({.token = event.token, .logprob = event.logprob, .top = event.top_logprobs});
     const TextPiece piece = TRY(stream_.push(static_cast<TokenId>(event.token)));
     add_text(piece.text, update);
     if (piece.stopped_by) choice_.stopped_by = stop_[*piece.stopped_by];

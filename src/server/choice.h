@@ -14,8 +14,8 @@ namespace reckoner {
 
 struct ChoiceLogprob {
   std::int32_t token = 0;
-  double logprob = 0;
-  std::vector<std::pair<std::int32_t, double>> top = {};  // alternatives, most probable first
+  double logprob = 0;                  // not a number: none, as of a prompt's first token
+  std::vector<TokenLogprob> top = {};  // most probable first
 };
 
 // An answer as far as it goes.
@@ -23,6 +23,7 @@ struct Choice {
   std::string content;
   std::string reasoning;
   std::vector<ChatToolCall> tool_calls;
+  std::vector<ChoiceLogprob> prompt_logprobs;  // if asked for
   std::vector<ChoiceLogprob> logprobs;
   std::int64_t tokens = 0;                // with the one that ended it
   std::string finish_reason;              // "stop", "length", "tool_calls"; empty: it goes on
@@ -49,6 +50,7 @@ class ChoiceReader {
   static Result<ChoiceReader> open(const Tokenizer& tokenizer, const ChoiceOptions& options);
 
   Result<ChoiceUpdate> take(const TokenEvent& event);
+  void set_prompt_logprobs(std::vector<ChoiceLogprob> logprobs) { choice_.prompt_logprobs = std::move(logprobs); }
   const Choice& choice() const { return choice_; }
   bool ended() const { return !choice_.finish_reason.empty(); }
 

@@ -7,8 +7,8 @@
 
 namespace reckoner {
 
-EngineThread::EngineThread(std::unique_ptr<Engine> engine, std::int64_t max_running, std::int64_t max_queued)
-    : engine_(std::move(engine)), max_running_(max_running), max_live_(max_running + max_queued), thread_([this] { run(); }) {}
+EngineThread::EngineThread(std::unique_ptr<Engine> engine, std::int64_t max_queued)
+    : engine_(std::move(engine)), max_live_(engine_->limits().max_sequences + max_queued), thread_([this] { run(); }) {}
 
 EngineThread::~EngineThread() { stop(); }
 
@@ -50,7 +50,11 @@ void EngineThread::cancel(Ticket ticket) {
 void EngineThread::flush_cache(std::function<void(std::int64_t)> done) {
   {
     const std::lock_guard lock(mutex_);
-    calls_.push_back([done = std::move(done)](Engine& /*engine*/) { done(0); });  // there is no prefix cache yet
+    calls_.push_back([done = std::move(done)](Engine& engine) {
+      const std::int64_t before = engine.stats().free_pages;
+      engine.flush();
+      done(engine.stats().free_pages - before);
+    });
   }
   wake_.notify_one();
 }
@@ -59,7 +63,7 @@ EngineLoad EngineThread::load() const {
   const std::lock_guard lock(mutex_);
   EngineLoad load = load_;
   const std::int64_t live = live_;
-  load.running = std::min(live, max_running_);
+  load.running = std::min(live, load.engine.running);
   load.waiting = live - load.running;
   return load;
 }
@@ -90,6 +94,7 @@ void EngineThread::take_commands() {
   for (Submission& submission : submitted) start(std::move(submission));
   for (const Ticket ticket : cancelled) drop(ticket);
   for (const auto& one : calls) one(*engine_);
+  publish();
 }
 
 void EngineThread::start(Submission submission) {
@@ -114,10 +119,11 @@ void EngineThread::drop(Ticket ticket) {
 void EngineThread::step() {
   const auto start = std::chrono::steady_clock::now();
   const std::vector<TokenEvent> events = engine_->step();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const auto failures =
-      std::count_if(events.begin(), events.end(), [](const TokenEvent& event) { return event.finish == FinishReason::error; });
-  publish(seconds, static_cast<std::int64_t>(events.size()) - failures, failures);
+  {
+    const std::lock_guard lock(mutex_);
+    load_.last_step_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  publish();
   deliver(events);
 }
 
@@ -136,16 +142,10 @@ void EngineThread::deliver(const std::vector<TokenEvent>& events) {
   }
 }
 
-void EngineThread::publish(double step_seconds, std::int64_t tokens, std::int64_t failures) {
-  const KvPool& cache = engine_->cache();
-  const double used = cache.pages() == 0 ? 0 : 1 - static_cast<double>(cache.free_pages()) / static_cast<double>(cache.pages());
+void EngineThread::publish() {
+  const EngineStats stats = engine_->stats();
   const std::lock_guard lock(mutex_);
-  ++load_.steps;
-  load_.step_seconds += step_seconds;
-  load_.last_step_seconds = step_seconds;
-  load_.output_tokens += tokens;
-  load_.failed_rows += failures;
-  load_.cache_used = used;
+  load_.engine = stats;
 }
 
 }  // namespace reckoner

@@ -28,22 +28,18 @@ using StreamSink = std::function<void(StreamUpdate)>;
 
 using Ticket = std::int64_t;
 
-// What the engine does, for metrics. All numbers are totals since the start unless they say otherwise.
+// What the engine does, for metrics.
 struct EngineLoad {
-  std::int64_t running = 0;  // now: requests that had a token, or whose prompt may be in work
+  std::int64_t running = 0;  // now: requests that the engine has begun
   std::int64_t waiting = 0;  // now
-  std::int64_t steps = 0;
-  double step_seconds = 0;
-  double last_step_seconds = 0;
-  std::int64_t output_tokens = 0;
-  std::int64_t failed_rows = 0;  // requests that ended with a value that is not finite
-  double cache_used = 0;         // now: share of the cache's pages, 0 to 1
+  EngineStats engine;        // after its last step
+  double last_step_s = 0;
 };
 
 class EngineThread {
  public:
-  // At most `max_queued` requests wait while `max_running` run.
-  EngineThread(std::unique_ptr<Engine> engine, std::int64_t max_running, std::int64_t max_queued);
+  // At most `max_queued` requests wait while as many run as the engine takes.
+  EngineThread(std::unique_ptr<Engine> engine, std::int64_t max_queued);
   // Stops after the step at hand; requests that are left get no further update.
   ~EngineThread();
   EngineThread(const EngineThread&) = delete;
@@ -77,10 +73,9 @@ class EngineThread {
   void drop(Ticket ticket);
   void step();
   void deliver(const std::vector<TokenEvent>& events);
-  void publish(double step_seconds, std::int64_t tokens, std::int64_t failures);
+  void publish();
 
   std::unique_ptr<Engine> engine_;
-  const std::int64_t max_running_;
   const std::int64_t max_live_;
   std::atomic<std::int64_t> live_{0};  // submitted and not ended
 
@@ -91,7 +86,7 @@ class EngineThread {
   std::vector<std::function<void(Engine&)>> calls_;
   bool stopping_ = false;
   Ticket next_ticket_ = 1;
-  EngineLoad load_;
+  EngineLoad load_;  // without `waiting`
 
   // Of the engine thread alone.
   std::unordered_map<std::int64_t, Stream> streams_;  // by the engine's number

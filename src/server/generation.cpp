@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 
 namespace reckoner {
@@ -66,8 +67,12 @@ Request Generation::request_for(std::size_t answer) const {
   const auto n = static_cast<std::size_t>(plan_.options.n);
   Request request{.prompt = plan_.prompts[answer / n], .sampling = plan_.options.sampling, .max_tokens = plan_.options.max_tokens};
   request.sampling.seed += answer % n;
-  if (!plan_.options.ignore_eos) request.stop_tokens = service_.end_tokens;
-  request.stop_tokens.insert(request.stop_tokens.end(), plan_.options.stop_token_ids.begin(), plan_.options.stop_token_ids.end());
+  request.stop_tokens = plan_.options.stop_token_ids;
+  request.end_tokens = service_.end_tokens;
+  request.ignore_eos = plan_.options.ignore_eos;
+  request.min_tokens = plan_.options.min_tokens;
+  request.top_logprobs = plan_.options.logprobs.value_or(0);
+  if (plan_.options.prompt_logprobs) request.prompt_logprobs = plan_.options.logprobs;
   return request;
 }
 
@@ -106,6 +111,8 @@ bool Generation::take_event(std::size_t index, const TokenEvent& event) {
   }
   if (answer.reader.ended()) return true;
   note_token(answer);
+  if (!event.prompt_logprobs.empty()) answer.reader.set_prompt_logprobs(prompt_logprobs(index, event));
+  answer.cached_tokens = std::max(answer.cached_tokens, event.cached_tokens);
   const Result<ChoiceUpdate> update = answer.reader.take(event);
   if (!update) {
     fail(to_api_error(update.error(), 500), "error");
@@ -114,6 +121,15 @@ bool Generation::take_event(std::size_t index, const TokenEvent& event) {
   if (answer.reader.ended() && event.finish == FinishReason::none) service_.engine.cancel(answer.ticket);
   presenter_->update(index, *update, usage());
   return true;
+}
+
+// The engine's logprobs, with the tokens that they are of; there is none of the first.
+std::vector<ChoiceLogprob> Generation::prompt_logprobs(std::size_t answer, const TokenEvent& event) const {
+  const std::vector<std::int32_t>& prompt = plan_.prompts[answer / static_cast<std::size_t>(plan_.options.n)];
+  std::vector<ChoiceLogprob> all = {{.token = prompt.front(), .logprob = std::numeric_limits<double>::quiet_NaN()}};
+  for (const PromptLogprob& one : event.prompt_logprobs)
+    all.push_back({.token = prompt[all.size()], .logprob = one.logprob, .top = one.top});
+  return all;
 }
 
 void Generation::note_token(Answer& answer) {
@@ -154,9 +170,13 @@ void Generation::cancel_all() {
 }
 
 Usage Generation::usage() const {
-  Usage usage{.cached_tokens = cached_tokens_};
+  Usage usage;
   for (const auto& prompt : plan_.prompts) usage.prompt_tokens += static_cast<std::int64_t>(prompt.size());
-  for (const Answer& answer : answers_) usage.output_tokens += answer.reader.choice().tokens;
+  const auto n = static_cast<std::size_t>(plan_.options.n);
+  for (std::size_t i = 0; i < answers_.size(); ++i) {
+    usage.output_tokens += answers_[i].reader.choice().tokens;
+    if (i % n == 0) usage.cached_tokens += answers_[i].cached_tokens;  // the others share the first one's prompt
+  }
   return usage;
 }
 

@@ -46,6 +46,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     ChoiceReader reader;
     Ticket ticket = 0;
     Clock::time_point last_token = {};
+    std::int64_t cached_tokens = 0;
   };
 
   Generation(Service& service, std::shared_ptr<Exchange> exchange, GenerationPlan plan, std::unique_ptr<Presenter> presenter);
@@ -56,6 +57,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   // False: the generation has failed.
   bool take_event(std::size_t answer, const TokenEvent& event);
   void note_token(Answer& answer);
+  std::vector<ChoiceLogprob> prompt_logprobs(std::size_t answer, const TokenEvent& event) const;
   void finish();
   void fail(const ApiError& error, const char* reason);
   void abandon();
@@ -70,7 +72,6 @@ class Generation : public std::enable_shared_from_this<Generation> {
   std::vector<Answer> answers_;
   Clock::time_point start_ = Clock::now();
   Clock::time_point first_token_ = {};
-  std::int64_t cached_tokens_ = 0;
   bool over_ = false;
 };
 

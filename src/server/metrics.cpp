@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace reckoner {
 namespace {
@@ -49,6 +50,12 @@ class Page {
     values.print(out, name, labels_);
   }
 
+  void histogram(std::string_view name, std::string_view about, const DurationHistogram& values) {
+    Histogram same(DurationHistogram::kBounds_s);
+    same.set(values.counts, values.sum_s);
+    histogram(name, about, same);
+  }
+
   std::string out;
 
  private:
@@ -58,12 +65,25 @@ class Page {
 void print_engine(Page& page, const EngineLoad& load) {
   page.gauge("vllm:num_requests_running", "Requests that are being answered.", static_cast<double>(load.running));
   page.gauge("vllm:num_requests_waiting", "Requests that wait to be answered.", static_cast<double>(load.waiting));
-  page.gauge("vllm:kv_cache_usage_perc", "Share of the KV cache in use; 1 is all of it.", load.cache_used);
-  page.gauge("vllm:gpu_cache_usage_perc", "The same, by its older name.", load.cache_used);
-  page.counter("reckoner:steps_total", "Steps of the engine.", static_cast<double>(load.steps));
-  page.counter("reckoner:step_seconds_total", "Time spent in steps.", load.step_seconds);
-  page.gauge("reckoner:last_step_seconds", "How long the last step took.", load.last_step_seconds);
-  page.counter("reckoner:non_finite_rows_total", "Requests ended because a value was not finite.", static_cast<double>(load.failed_rows));
+  const EngineStats& engine = load.engine;
+  const double used = engine.pages == 0 ? 0 : static_cast<double>(engine.used_pages) / static_cast<double>(engine.pages);
+  page.gauge("vllm:kv_cache_usage_perc", "Share of the KV cache that running requests hold; 1 is all of it.", used);
+  page.gauge("vllm:gpu_cache_usage_perc", "The same, by its older name.", used);
+  page.counter("vllm:num_preemptions_total", "Requests put back to wait because the cache was full.",
+               static_cast<double>(engine.preemptions));
+  page.counter("vllm:prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.",
+               static_cast<double>(engine.prompt_tokens));
+  page.counter("vllm:prefix_cache_hits_total", "Prompt tokens found there.", static_cast<double>(engine.cached_tokens));
+  page.gauge("reckoner:cached_pages", "Pages that hold prefixes which nobody uses.", static_cast<double>(engine.cached_pages));
+  page.counter("reckoner:steps_total", "Steps of the engine.", static_cast<double>(engine.steps));
+  page.counter("reckoner:computed_tokens_total", "Tokens that steps computed, again after a preemption included.",
+               static_cast<double>(engine.computed_tokens));
+  page.gauge("reckoner:last_step_seconds", "How long the last step took.", load.last_step_s);
+  page.gauge("reckoner:last_step_tokens", "Tokens that the last step computed.", static_cast<double>(engine.last_step_rows));
+  page.histogram("reckoner:step_seconds", "How long steps take.", engine.step_times);
+  page.histogram("vllm:request_queue_time_seconds", "How long requests wait before they are begun.", engine.queue_times);
+  page.counter("reckoner:non_finite_rows_total", "Rows with a value that is not finite; their requests ended.",
+               static_cast<double>(engine.non_finite_rows));
 }
 
 }  // namespace
@@ -73,6 +93,12 @@ void Histogram::add(double value) {
   ++counts_[static_cast<std::size_t>(bucket)];
   ++count_;
   sum_ += value;
+}
+
+void Histogram::set(std::span<const std::int64_t> counts, double sum) {
+  counts_.assign(counts.begin(), counts.end());
+  count_ = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  sum_ = sum;
 }
 
 void Histogram::print(std::string& out, std::string_view name, std::string_view labels) const {

@@ -19,6 +19,8 @@ class Histogram {
   // Upper ends of the buckets, rising.
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds.begin(), bounds.end()), counts_(bounds.size() + 1) {}
   void add(double value);
+  // Takes over what was counted elsewhere, with the same bounds.
+  void set(std::span<const std::int64_t> counts, double sum);
   // The lines of one metric; `labels` without braces.
   void print(std::string& out, std::string_view name, std::string_view labels) const;
 

@@ -7,7 +7,7 @@ namespace reckoner {
 
 struct Server::State {
   State(const ServerOptions& options, const Tokenizer& tokenizer, std::unique_ptr<Engine> its_engine)
-      : engine(std::move(its_engine), options.max_running, options.max_queued),
+      : engine(std::move(its_engine), options.max_queued),
         service{.tokenizer = tokenizer,
                 .settings = options.settings,
                 .limits = options.limits,

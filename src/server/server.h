@@ -16,8 +16,7 @@ struct ServerOptions {
   RequestLimits limits;
   std::vector<std::int32_t> end_tokens;
   OutputFormat output_format = OutputFormat::plain;
-  std::int64_t max_running = 0;  // requests that the engine runs at a time
-  std::int64_t max_queued = 0;   // and that wait
+  std::int64_t max_queued = 0;  // requests that wait beside those that the engine runs
 };
 
 class Server {

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <stdexcept>
+#include <utility>
 
 namespace reckoner {
 namespace {

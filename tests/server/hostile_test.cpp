@@ -83,7 +83,7 @@ void add_bodies(std::vector<Attack>& attacks) {
   }
   for (const char* text :
        {"", "null", "true", "0", "\"x\"", "[]", "{}", "nul", "{\"messages\"", "{\"messages\":[]}", "{\"messages\":{}}", "{'a':1}",
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],}", "\xef\xbb\xbf{}", "//{}", "NaN", "{\"a\":NaN}", "\x00{}"})
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],}", "\xef\xbb\xbf{}", "//{}", "NaN", "{\"a\":NaN}"})
     body(text, text);
   for (const char* bytes : {"\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf8\x88\x80\x80\x80", "\xe2\x28\xa1", "\xf4\x90\x80\x80", "\xc3"})
     body("not UTF-8", R"({"messages":[{"role":"user","content":")" + std::string(bytes) + R"("}]})");
@@ -147,7 +147,8 @@ TEST_F(Hostile, EachIsRefusedOrClosedAndTheNextIsAnswered) {
       EXPECT_TRUE(response.status == 0 || (response.status >= 400 && response.status < 500) || response.status == 505 ||
                   (may_be_good && response.status == 200))
           << response.status << response.body;
-      if (response.status >= 400) EXPECT_GT(text_at(response.body, "/error/message").size(), 10u) << response.body;
+      const bool refused = response.status >= 400;
+      EXPECT_TRUE(!refused || text_at(response.body, "/error/message").size() > 10) << response.body;
     }
     ASSERT_EQ(neighbour.get("/health").status, 200);
   }

@@ -18,7 +18,7 @@ TEST_F(Lifecycle, AClientThatLeavesAStreamCancelsIt) {
     wait_until_running(1);
   }
   wait_until_idle();
-  EXPECT_LT(server->load().output_tokens, 1900);
+  EXPECT_LT(server->load().engine.generated_tokens, 1900);
 }
 
 TEST_F(Lifecycle, AClientThatLeavesBeforeItsAnswerCancelsIt) {
@@ -29,7 +29,7 @@ TEST_F(Lifecycle, AClientThatLeavesBeforeItsAnswerCancelsIt) {
     wait_until_running(3);
   }
   wait_until_idle();
-  EXPECT_LT(server->load().output_tokens, 3 * 1900);
+  EXPECT_LT(server->load().engine.generated_tokens, 3 * 1900);
 }
 
 TEST_F(Lifecycle, ManyClientsThatLeaveLeaveNothingBehind) {

@@ -153,7 +153,7 @@ TEST_F(OtherApis, ResponsesStreamTheirItems) {
     EXPECT_EQ(text_at(events[i].data, "/type"), events[i].name);
     EXPECT_EQ(at(events[i].data, "/sequence_number"), boost::json::value(i));
     if (events[i].name == "response.output_text.delta") text += text_at(events[i].data, "/delta");
-    if (events[i].name == "response.output_text.done") EXPECT_EQ(text_at(events[i].data, "/text"), kLantern);
+    EXPECT_TRUE(events[i].name != "response.output_text.done" || text_at(events[i].data, "/text") == kLantern);
   }
   EXPECT_EQ(text, kLantern);
   EXPECT_EQ(events[0].name, "response.created");

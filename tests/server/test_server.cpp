@@ -29,8 +29,11 @@ void ServerTest::TearDownTestSuite() {
 }
 
 void ServerTest::start(const TestOptions& options) {
-  const EngineLimits limits{
-      .max_context = options.context, .cache_tokens = options.context * 8, .max_sequences = options.max_running, .max_step_tokens = 256};
+  const EngineLimits limits{.max_context = options.context,
+                            .cache_tokens = options.context * 8,
+                            .max_sequences = options.max_running,
+                            .max_step_tokens = 256,
+                            .prompt_logprob_rows = 16};
   auto engine = std::make_unique<Engine>(*model, cpu_catalogue(), detect_cpu(), *pool, Precision::fast, limits);
   ServerOptions server_options{
       .http = {.limits = options.limits, .tls_certificate = options.tls_certificate, .tls_key = options.tls_key},
@@ -41,7 +44,6 @@ void ServerTest::start(const TestOptions& options) {
                    .effective = {{"context", "2048 tokens", "", "a test"}}},
       .limits = {.vocab = model->config.vocab_size, .max_context = options.context, .defaults = model->config.generation},
       .end_tokens = {},
-      .max_running = options.max_running,
       .max_queued = options.max_queued};
   server_options.output_format = output_format_for(model->config.model_type, "");
   for (const std::int64_t id : model->config.eos_token_ids) server_options.end_tokens.push_back(static_cast<std::int32_t>(id));
@@ -81,7 +83,7 @@ void ServerTest::wait_until_running(std::int64_t count) const {
 boost::json::value at(const std::string& text, std::string_view pointer) {
   boost::system::error_code error;
   const boost::json::value document = boost::json::parse(text, error);
-  if (error) return "not JSON: " + text;
+  if (error) return boost::json::value(boost::json::string("not JSON: " + text));
   const boost::json::value* found = document.find_pointer({pointer.data(), pointer.size()}, error);
   return found == nullptr ? boost::json::value(nullptr) : *found;
 }

@@ -26,6 +26,12 @@ json::object choice_object(std::size_t index, std::string text, const std::strin
   return choice;
 }
 
+std::vector<ChoiceLogprob> all_logprobs(const Choice& choice) {
+  std::vector<ChoiceLogprob> all = choice.prompt_logprobs;
+  all.insert(all.end(), choice.logprobs.begin(), choice.logprobs.end());
+  return all;
+}
+
 class CompletionBody : public Presenter {
  public:
   CompletionBody(const Service& service, std::shared_ptr<Exchange> exchange, CompletionForm form)
@@ -37,7 +43,7 @@ class CompletionBody : public Presenter {
       const std::string echo = form_.echoed(array.size());
       json::object object = choice_object(array.size(), echo + choice->content, choice->finish_reason);
       std::int64_t offset = 0;
-      if (form_.has_logprobs) object["logprobs"] = completion_logprobs(tokenizer_, choice->logprobs, offset);
+      if (form_.has_logprobs) object["logprobs"] = completion_logprobs(tokenizer_, all_logprobs(*choice), offset);
       if (choice->stopped_by) object["stop_reason"] = *choice->stopped_by;
       array.push_back(std::move(object));
     }

@@ -1,6 +1,7 @@
 #include "server/present/openai.h"
 
 #include <boost/json.hpp>
+#include <cmath>
 
 #include "server/http/sse.h"
 
@@ -48,7 +49,7 @@ json::object chat_logprobs(const Tokenizer& tokenizer, const std::vector<ChoiceL
   for (const ChoiceLogprob& one : logprobs) {
     json::object object = token_object(tokenizer, one.token, one.logprob);
     json::array top;
-    for (const auto& [token, logprob] : one.top) top.push_back(token_object(tokenizer, token, logprob));
+    for (const TokenLogprob& other : one.top) top.push_back(token_object(tokenizer, other.token, other.logprob));
     object["top_logprobs"] = std::move(top);
     content.push_back(std::move(object));
   }
@@ -60,10 +61,10 @@ json::object completion_logprobs(const Tokenizer& tokenizer, const std::vector<C
   for (const ChoiceLogprob& one : logprobs) {
     const std::string text = token_text(tokenizer, one.token);
     tokens.push_back(json::string(text));
-    values.push_back(one.logprob);
+    values.push_back(std::isnan(one.logprob) ? json::value(nullptr) : json::value(one.logprob));
     json::object top;
-    for (const auto& [token, logprob] : one.top) top[token_text(tokenizer, token)] = logprob;
-    tops.push_back(std::move(top));
+    for (const TokenLogprob& other : one.top) top[token_text(tokenizer, other.token)] = other.logprob;
+    tops.push_back(std::isnan(one.logprob) ? json::value(nullptr) : json::value(std::move(top)));
     offsets.push_back(offset);
     offset += characters(text);
   }

@@ -76,8 +76,9 @@ Result<CompletionRequest> read_completion_request(std::string_view body, const R
   request.options.max_tokens = TRY(read_integer(root, "max_tokens", 1, limits.max_context, by_default));
   const std::int64_t logprobs = TRY(read_integer(root, "logprobs", 0, kMaxTopLogprobs, -1));
   if (logprobs >= 0) request.options.logprobs = logprobs;
-  if (request.echo && request.options.logprobs)
-    return root.required("echo")->error("the prompt's own logprobs are not supported yet", "ask for echo or for logprobs");
+  request.options.prompt_logprobs = request.echo && request.options.logprobs;
+  if (request.options.prompt_logprobs && request.options.stream)
+    return root.required("echo")->error("streams do not have the prompt's logprobs", "leave out echo, logprobs or stream");
   return request;
 }
 

@@ -22,6 +22,7 @@ struct GenerationOptions {
   std::vector<std::int32_t> stop_token_ids;
   std::int64_t n = 1;
   std::optional<std::int64_t> logprobs;  // wanted, with this many alternatives a token
+  bool prompt_logprobs = false;          // the prompt's too
   bool stream = false;
   bool include_usage = false;     // a chunk with the usage at the end of a stream
   bool continuous_usage = false;  // usage in every chunk
