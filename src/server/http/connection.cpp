@@ -40,7 +40,7 @@ class ConnectionExchange : public Exchange {
     if (is_current()) connection_->write_piece(piece);
   }
   void end() override {
-    if (is_current()) connection_->end_answer();
+    if (is_current()) connection_->end_stream();
   }
   void on_gone(std::function<void()> call) override {
     if (connection_->exchange_number_ != number_ || connection_->phase_ == Connection::Phase::closed) return call();
@@ -237,6 +237,11 @@ void Connection::write_piece(std::string_view piece) {
     send(piece);
   }
   if (unsent_.size() > context_.limits.max_unsent_bytes) client_gone();
+}
+
+void Connection::end_stream() {
+  if (body_end_ == BodyEnd::chunks && !head_only_) send(kLastChunk);
+  end_answer();
 }
 
 void Connection::end_answer() {

@@ -66,6 +66,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void respond(HttpResponse response);
   void start_stream(HttpResponse response);
   void write_piece(std::string_view piece);
+  void end_stream();
   void end_answer();
   void send(std::string_view bytes);
   void flush();
