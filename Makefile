@@ -1,10 +1,10 @@
 # Everything a newcomer needs; `make help` lists it. The build itself is CMake's (CMakePresets.json).
 .DEFAULT_GOAL := help
-.PHONY: help run test build setup format check tidy asan tsan fuzz clean
+.PHONY: help serve run test build setup format check tidy asan tsan fuzz clean
 
 # Seconds for each fuzz target, and the tests that run under ThreadSanitizer (a regular expression on ctest's names).
 FUZZ_SECONDS ?= 30
-TSAN_TESTS ?= base|kernels|engine
+TSAN_TESTS ?= base|kernels|engine|server
 
 # The prompt reaches the program through the environment, as typed: neither make nor the shell reads quotes or $ in it.
 export RECKONER_PROMPT := $(value PROMPT)
@@ -18,6 +18,9 @@ cxx_files = find src tests bench -name target -prune -o \( -name '*.cpp' -o -nam
 
 help: ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+serve: build ## serve the bundled model over HTTP and print the address
+	@exec build/release/reckoner serve models/pocket
 
 run: build ## chat with the bundled model; PROMPT="Define lantern." asks once
 	@if [ -n "$$RECKONER_PROMPT" ]; then exec build/release/reckoner run models/pocket -- "$$RECKONER_PROMPT"; \

@@ -1,8 +1,16 @@
 #include "cli/interrupt.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "base/check.h"
 
 namespace reckoner {
 namespace {
@@ -15,6 +23,25 @@ extern "C" void remember_interrupt(int signal_number) {
   if (!signalled.exchange(true)) return;
   ::signal(signal_number, SIG_DFL);
   ::raise(signal_number);
+}
+
+// Where StopSignals hears of a signal; -1: nowhere.
+std::atomic<int> stop_pipe{-1};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+extern "C" void write_to_stop_pipe(int) {
+  const int error = errno;
+  const char byte = 1;
+  (void)!::write(stop_pipe, &byte, 1);
+  errno = error;
+}
+
+void handle_stop_signals(void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_RESTART;
+  for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
 }
 
 void on_interrupt(void (*handler)(int)) {
@@ -37,5 +64,23 @@ InterruptGuard::~InterruptGuard() { on_interrupt(SIG_DFL); }
 bool InterruptGuard::interrupted() const { return signalled; }
 
 void InterruptGuard::forget() { signalled = false; }
+
+StopSignals::StopSignals() {
+  CHECK(::pipe2(ends_, O_CLOEXEC | O_NONBLOCK) == 0, "a pipe for signals");
+  outer_ = stop_pipe.exchange(ends_[1]);
+  handle_stop_signals(write_to_stop_pipe);
+}
+
+StopSignals::~StopSignals() {
+  stop_pipe = outer_;
+  if (outer_ < 0) handle_stop_signals(SIG_DFL);
+  for (const int end : ends_) ::close(end);
+}
+
+bool StopSignals::wait(std::chrono::milliseconds longest) const {
+  pollfd one{.fd = ends_[0], .events = POLLIN, .revents = 0};
+  constexpr std::int64_t kHour = 3'600'000;
+  return ::poll(&one, 1, static_cast<int>(std::min<std::int64_t>(longest.count(), kHour))) > 0;
+}
 
 }  // namespace reckoner

@@ -1,6 +1,8 @@
 // Ctrl-C while an answer is being written: it ends the answer, not the program.
 #pragma once
 
+#include <chrono>
+
 namespace reckoner {
 
 // While it lives, the first SIGINT is remembered; a second one ends the program as if nobody had caught it.
@@ -13,6 +15,22 @@ class InterruptGuard {
 
   bool interrupted() const;
   void forget();
+};
+
+// While it lives, SIGINT and SIGTERM are what wait() waits for; then they end the program again. One at a time: a second one takes over.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  // Whether one has come, at the latest after this long.
+  bool wait(std::chrono::milliseconds longest) const;
+
+ private:
+  int ends_[2];  // of a pipe: the handler writes, wait() reads
+  int outer_;    // what the handler wrote to before
 };
 
 }  // namespace reckoner

@@ -21,6 +21,7 @@ struct Subcommand {
 };
 
 extern const Subcommand kRun;
+extern const Subcommand kServe;
 extern const Subcommand kVerify;
 extern const Subcommand kInspect;
 extern const Subcommand kLint;

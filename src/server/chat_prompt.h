@@ -1,0 +1,16 @@
+// From a chat request to what is generated: the template, the tokens, and how the answer is to be read.
+#pragma once
+
+#include "server/generation.h"
+#include "server/requests/chat_request.h"
+
+namespace reckoner {
+
+Result<std::string> render_chat(const Service& service, const ChatRequest& request);
+Result<GenerationPlan> plan_chat(const Service& service, const ChatRequest& request);
+
+// Errors: the request asks for a form of the answer that cannot be enforced yet.
+Status check_constraints(const ChatRequest& request);
+Status check_format(const AnswerFormat& format);
+
+}  // namespace reckoner

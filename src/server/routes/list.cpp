@@ -1,0 +1,14 @@
+#include <array>
+
+#include "server/routes/routes.h"
+
+namespace reckoner {
+
+std::span<const Route* const> routes() {
+  static constexpr std::array kRoutes = {&kChatCompletions, &kCompletions, &kMessages,   &kResponses,     &kModels,
+                                         &kModel,           &kTokenize,    &kDetokenize, &kApplyTemplate, &kHealth,
+                                         &kReady,           &kMetrics,     &kServerInfo, &kFlushCache};
+  return kRoutes;
+}
+
+}  // namespace reckoner

@@ -1,0 +1,38 @@
+// POST /v1/messages, as Anthropic has it.
+#include "server/requests/messages_request.h"
+
+#include <algorithm>
+#include "server/chat_prompt.h"
+#include "server/present/anthropic.h"
+
+#include "server/routes/routes.h"
+
+namespace reckoner {
+namespace {
+
+void refuse_message(Service& service, Exchange& exchange, const ApiError& error) {
+  service.metrics.refused(error.status);
+  exchange.respond(anthropic_error(error));
+}
+
+void handle_messages(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  Result<ChatRequest> request = read_messages_request(exchange->request().body, service.limits);
+  if (!request) return refuse_message(service, *exchange, to_api_error(request.error()));
+  if (!service.serves(request->model)) return refuse_message(service, *exchange, unknown_model(service, request->model));
+  Result<GenerationPlan> plan = plan_chat(service, *request);
+  if (!plan) return refuse_message(service, *exchange, to_api_error(plan.error()));
+  // Clients send the most that their own models could answer; here it is the most that the context has room for.
+  const std::int64_t room = service.limits.max_context - static_cast<std::int64_t>(plan->prompts.front().size());
+  plan->options.max_tokens = std::min(plan->options.max_tokens, std::max<std::int64_t>(room, 1));
+  Generation::start(service, exchange, std::move(*plan), messages_presenter(service, exchange, *request));
+}
+
+}  // namespace
+
+const Route kMessages = {.method = "POST",
+                         .path = "/v1/messages",
+                         .kind = RouteKind::work,
+                         .handle = handle_messages,
+                         .about = "Answers a chat, in Anthropic's form"};
+
+}  // namespace reckoner
