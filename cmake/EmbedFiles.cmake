@@ -1,0 +1,13 @@
+# cmake -DFILES="a;b" -DOUT=x.cpp -P EmbedFiles.cmake: writes C++ with the contents of the files (server/page_files.h).
+set(code "// Made from web/ by cmake/EmbedFiles.cmake.\n#include \"server/page_files.h\"\n\nnamespace reckoner {\nnamespace {\n\n")
+set(list "")
+foreach(path IN LISTS FILES)
+  get_filename_component(name ${path} NAME)
+  string(MAKE_C_IDENTIFIER ${name} identifier)
+  file(READ ${path} bytes HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
+  string(APPEND code "constexpr unsigned char k_${identifier}[] = {${bytes}};\n")
+  string(APPEND list "      {\"${name}\", {reinterpret_cast<const char*>(k_${identifier}), sizeof(k_${identifier})}},\n")
+endforeach()
+string(APPEND code "\n}  // namespace\n\nstd::span<const PageFile> page_files() {\n  static const PageFile files[] = {\n${list}  };\n  return files;\n}\n\n}  // namespace reckoner\n")
+file(WRITE ${OUT} "${code}")
