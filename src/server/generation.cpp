@@ -97,7 +97,7 @@ void Generation::take(std::size_t answer, const StreamUpdate& update) {
   if (over_) return;
   if (update.refused) return fail(to_api_error(*update.refused), "error");
   for (const TokenEvent& event : update.events) {
-    if (!take_event(answer, event)) return;
+    if (!take_event(answer, event) || over_) return;  // over: writing showed that the client has gone
   }
   const auto ended = [](const Answer& one) { return one.reader.ended(); };
   if (std::all_of(answers_.begin(), answers_.end(), ended)) finish();

@@ -3,6 +3,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/beast/http/error.hpp>
 #include <exception>
+#include <utility>
 
 namespace reckoner {
 namespace {
@@ -21,10 +22,7 @@ std::string_view view(boost::beast::string_view text) { return {text.data(), tex
 class ConnectionExchange : public Exchange {
  public:
   ConnectionExchange(std::shared_ptr<Connection> connection, HttpRequest request)
-      : Exchange(std::move(request)), connection_(std::move(connection)), number_(++connection_->exchange_number_) {
-    ++connection_->context_.exchanges;
-  }
-  ~ConnectionExchange() override { --connection_->context_.exchanges; }
+      : Exchange(std::move(request)), connection_(std::move(connection)), number_(++connection_->exchange_number_) {}
 
   void respond(HttpResponse response) override {
     if (!is_current()) return;
@@ -156,6 +154,8 @@ void Connection::parse() {
   if (error == http::error::bad_version) return reject(505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
   if (error) return reject(400, "this is not a valid HTTP request: " + error.message());
   if (parser_->is_done()) return dispatch();
+  // What the parser leaves is the beginning of a line; only an attack has one this long.
+  if (received_.size() > context_.limits.max_header_bytes + read_buffer_.size()) return reject(431, "a line of the request is too long");
   answer_expectation();
 }
 
@@ -191,6 +191,7 @@ void Connection::dispatch() {
   for (const auto& field : message) request.headers.emplace_back(view(field.name_string()), view(field.value()));
   request.body = std::move(message.body());
   phase_ = Phase::answering;
+  if (!std::exchange(counted_, true)) ++context_.exchanges;
   answer_ended_ = false;
   client_keeps_alive_ = keep_alive;
   head_only_ = request.method == "HEAD";
@@ -279,6 +280,7 @@ void Connection::on_written(boost::system::error_code error) {
 
 void Connection::next_request() {
   if (phase_ == Phase::answering && !client_keeps_alive_) return linger();
+  answered();
   phase_ = Phase::reading;
   begin_request();
   arm(context_.limits.idle_timeout);
@@ -309,7 +311,12 @@ void Connection::client_gone() {
   if (gone) gone();
 }
 
+void Connection::answered() {
+  if (std::exchange(counted_, false)) --context_.exchanges;
+}
+
 void Connection::close() {
+  answered();
   phase_ = Phase::closed;
   disarm();
   on_gone_ = nullptr;

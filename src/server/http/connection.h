@@ -26,7 +26,7 @@ struct ConnectionContext {
   HttpLimits limits;
   HttpHandler handler;
   std::atomic<std::int64_t> connections{0};
-  std::atomic<std::int64_t> exchanges{0};
+  std::atomic<std::int64_t> exchanges{0};  // whose answers are not sent, or not known to be read
   std::atomic<bool> keep_alive{true};
   std::mutex mutex;
   std::unordered_map<Connection*, std::weak_ptr<Connection>> open;  // guarded by the mutex
@@ -77,6 +77,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void next_request();
   void linger();
   void client_gone();
+  void answered();
   void close();
   void arm(std::chrono::milliseconds after);
   void disarm() { timer_.cancel(), ++alarm_; }
@@ -101,6 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool client_keeps_alive_ = true;
   bool head_only_ = false;  // HEAD: the body is left out
   BodyEnd body_end_ = BodyEnd::length;
+  bool counted_ = false;              // among the exchanges whose answers are not sent
   std::int64_t exchange_number_ = 0;  // which exchange may answer
   std::function<void()> on_gone_;
 };
