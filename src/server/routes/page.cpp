@@ -19,7 +19,7 @@ void respond_with_file(Service& service, Exchange& exchange, std::string_view na
   if (found == files.end()) {
     return refuse(service, exchange, {.status = 404, .message = "the page has no such part", .code = "path_not_found"});
   }
-  HttpResponse response{.content_type = std::string(content_type(name)), .body = std::string(found->content)};
+  HttpResponse response{.body = std::string(found->content), .content_type = std::string(content_type(name))};
   // Nothing but its own parts, and no other site may frame it: it holds a key and a conversation.
   response.headers.emplace_back("Content-Security-Policy", "default-src 'self'; img-src data:; frame-ancestors 'none'");
   response.headers.emplace_back("Cache-Control", "no-cache");

@@ -24,6 +24,8 @@ struct Route {
   std::string_view about;  // one line
 };
 
+extern const Route kPage;
+extern const Route kPagePart;
 extern const Route kChatCompletions;
 extern const Route kModels;
 extern const Route kModel;
@@ -33,7 +35,7 @@ extern const Route kMetrics;
 extern const Route kMessages;
 extern const Route kResponses;
 extern const Route kCompletions;
-extern const Route kTokenize;
+extern const Route kTokenizeText;
 extern const Route kDetokenize;
 extern const Route kApplyTemplate;
 extern const Route kFlushCache;
