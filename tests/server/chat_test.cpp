@@ -286,7 +286,8 @@ TEST_F(Chat, CompletionsTakeIdsListsAndEcho) {
   body["logprobs"] = 0;
   const ClientResponse logprobs = post("/v1/completions", boost::json::serialize(body));
   std::string joined;
-  for (const boost::json::value& token : at(logprobs.body, "/choices/0/logprobs/tokens").as_array()) joined += token.as_string().c_str();
+  const boost::json::value tokens = at(logprobs.body, "/choices/0/logprobs/tokens");
+  for (const boost::json::value& token : tokens.as_array()) joined += token.as_string().c_str();
   EXPECT_EQ(joined, task.expected);
   EXPECT_EQ(at(logprobs.body, "/choices/0/logprobs/text_offset/0"), boost::json::value(0));
 }
