@@ -147,9 +147,10 @@ Status read_flat_tools(const JsonNode& root, ResponsesRequest& request) {
     if (type_name != "function") return type.error(fmt::format("tools of type '{}' are not supported here", type_name), "use functions");
     ChatTool tool;
     tool.name = TRY(required_text(node, "name"));
-    json::object function = node.value().get_object();
-    function.erase("type");
-    function.erase("strict");
+    json::object function;  // in the request's order, which is what the model sees
+    for (const auto& member : node.value().get_object()) {
+      if (member.key() != "type" && member.key() != "strict") function[member.key()] = member.value();
+    }
     if (const json::value* parameters = function.if_contains("parameters"); parameters != nullptr && parameters->is_object())
       tool.parameters_json = json::serialize(*parameters);
     tools.push_back(json::object{{"type", "function"}, {"function", std::move(function)}});
