@@ -1,8 +1,11 @@
 #include "server/metrics.h"
 
+#include <unistd.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 #include <numeric>
 
 namespace reckoner {
@@ -62,6 +65,15 @@ class Page {
   std::string labels_;
 };
 
+// 0 where the system does not say.
+std::int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t all_pages = 0;
+  std::int64_t resident_pages = 0;
+  if (!(file >> all_pages >> resident_pages)) return 0;
+  return resident_pages * sysconf(_SC_PAGESIZE);
+}
+
 void print_engine(Page& page, const EngineLoad& load) {
   page.gauge("vllm:num_requests_running", "Requests that are being answered.", static_cast<double>(load.running));
   page.gauge("vllm:num_requests_waiting", "Requests that wait to be answered.", static_cast<double>(load.waiting));
@@ -82,6 +94,7 @@ void print_engine(Page& page, const EngineLoad& load) {
   page.gauge("reckoner:last_step_tokens", "Tokens that the last step computed.", static_cast<double>(engine.last_step_rows));
   page.histogram("reckoner:step_seconds", "How long steps take.", engine.step_times);
   page.histogram("vllm:request_queue_time_seconds", "How long requests wait before they are begun.", engine.queue_times);
+  page.gauge("process_resident_memory_bytes", "Memory of the process.", static_cast<double>(resident_bytes()));
   page.counter("reckoner:non_finite_rows_total", "Rows with a value that is not finite; their requests ended.",
                static_cast<double>(engine.non_finite_rows));
 }

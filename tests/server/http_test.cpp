@@ -94,13 +94,33 @@ TEST_F(Http, HeadOptionsAndWrongMethods) {
 
 TEST_F(Http, UnknownPathsAreToldWhatThereIs) {
   start();
-  for (const char* path : {"/", "/v1", "/v1/chat", "/v1/chat/completions/", "/V1/models", "/health/", "//health", "/%68ealth"}) {
+  for (const char* path : {"/v1", "/v1/chat", "/v1/chat/completions/", "/V1/models", "/health/", "//health", "/%68ealth"}) {
     SCOPED_TRACE(path);
     const ClientResponse response = get(path);
     EXPECT_EQ(response.status, 404);
     EXPECT_NE(text_at(response.body, "/error/message").find("/v1/chat/completions"), std::string::npos);
   }
   EXPECT_EQ(get("/health?verbose=1").status, 200);
+}
+
+// The page asks for nothing but its own parts, and everything that it asks for is there.
+TEST_F(Http, ThePageComesWithItsParts) {
+  start();
+  const ClientResponse page = get("/");
+  EXPECT_EQ(page.status, 200);
+  EXPECT_EQ(page.header("content-type"), "text/html; charset=utf-8");
+  for (const char* part : {"page/app.css", "page/app.js"}) {
+    EXPECT_NE(page.body.find(part), std::string::npos) << part;
+    EXPECT_EQ(get(std::string("/") + part).status, 200) << part;
+  }
+  const ClientResponse script = get("/page/app.js");
+  EXPECT_EQ(script.header("content-type"), "text/javascript; charset=utf-8");
+  for (const char* import : {"./api.js", "./chat.js", "./engine.js"}) {
+    EXPECT_NE(script.body.find(import), std::string::npos) << import;
+    EXPECT_EQ(get(std::string("/page/") + (import + 2)).status, 200) << import;
+  }
+  EXPECT_EQ(get("/page/other.js").status, 404);
+  EXPECT_EQ(get("/page/../CMakeLists.txt").status, 404);
 }
 
 TEST_F(Http, RoutesAreDifferentAndDescribed) {
