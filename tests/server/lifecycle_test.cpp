@@ -48,7 +48,10 @@ TEST_F(Lifecycle, AFullQueueSaysWhenToComeBack) {
   start({.max_running = 1, .max_queued = 1});
   Client first(server->port());
   Client second(server->port());
-  for (Client* client : {&first, &second}) client->send(post_text("/v1/chat/completions", long_request()));
+  // One after the other: while the first still waits to be admitted it takes the only place in the queue.
+  first.send(post_text("/v1/chat/completions", long_request()));
+  while (server->load().running < 1) std::this_thread::yield();
+  second.send(post_text("/v1/chat/completions", long_request()));
   while (server->load().waiting < 1) std::this_thread::yield();
   const ClientResponse refused = post("/v1/chat/completions", long_request());
   EXPECT_EQ(refused.status, 429);
