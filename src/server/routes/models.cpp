@@ -25,7 +25,7 @@ void handle_list(Service& service, const std::shared_ptr<Exchange>& exchange) {
 // Clients may write the slash of a repository's name as %2F.
 std::string without_escapes(std::string text) {
   for (std::size_t at = 0; (at = text.find("%2", at)) != std::string::npos; ++at) {
-    if (at + 2 < text.size() && (text[at + 2] == 'F' || text[at + 2] == 'f')) text.replace(at, 3, "/");
+    if (at + 2 < text.size() && (text[at + 2] == 'F' || text[at + 2] == 'f')) text.replace(at, 3, 1, '/');
   }
   return text;
 }
