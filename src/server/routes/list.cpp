@@ -5,9 +5,9 @@
 namespace reckoner {
 
 std::span<const Route* const> routes() {
-  static constexpr std::array kRoutes = {&kChatCompletions, &kCompletions, &kMessages,   &kResponses,     &kModels,
-                                         &kModel,           &kTokenize,    &kDetokenize, &kApplyTemplate, &kHealth,
-                                         &kReady,           &kMetrics,     &kServerInfo, &kFlushCache};
+  static constexpr std::array kRoutes = {&kChatCompletions, &kCompletions,  &kMessages,       &kResponses,     &kModels,
+                                         &kModel,           &kTokenizeText, &kDetokenizeText, &kApplyTemplate, &kHealth,
+                                         &kReady,           &kMetrics,      &kServerInfo,     &kFlushCache};
   return kRoutes;
 }
 
