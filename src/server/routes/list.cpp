@@ -5,8 +5,8 @@
 namespace reckoner {
 
 std::span<const Route* const> routes() {
-  static constexpr std::array kRoutes = {&kPage,   &kPagePart, &kChatCompletions, &kCompletions, &kMessages,      &kResponses,
-                                         &kModels, &kModel,    &kTokenizeText,    &kDetokenize,  &kApplyTemplate, &kHealth,
+  static constexpr std::array kRoutes = {&kPage,   &kPagePart, &kChatCompletions, &kCompletions,    &kMessages,      &kResponses,
+                                         &kModels, &kModel,    &kTokenizeText,    &kDetokenizeText, &kApplyTemplate, &kHealth,
                                          &kReady,  &kMetrics,  &kServerInfo,      &kFlushCache};
   return kRoutes;
 }

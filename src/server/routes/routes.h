@@ -36,7 +36,7 @@ extern const Route kMessages;
 extern const Route kResponses;
 extern const Route kCompletions;
 extern const Route kTokenizeText;
-extern const Route kDetokenize;
+extern const Route kDetokenizeText;
 extern const Route kApplyTemplate;
 extern const Route kFlushCache;
 extern const Route kServerInfo;

@@ -81,7 +81,7 @@ void handle_apply_template(Service& service, const std::shared_ptr<Exchange>& ex
 
 const Route kTokenizeText = {
     .method = "POST", .path = "/tokenize", .handle = handle_tokenize, .about = "Shows the tokens of a text or chat"};
-const Route kDetokenize = {.method = "POST", .path = "/detokenize", .handle = handle_detokenize, .about = "Shows the text of tokens"};
+const Route kDetokenizeText = {.method = "POST", .path = "/detokenize", .handle = handle_detokenize, .about = "Shows the text of tokens"};
 const Route kApplyTemplate = {
     .method = "POST", .path = "/apply-template", .handle = handle_apply_template, .about = "Shows the prompt that a chat becomes"};
 
