@@ -27,7 +27,7 @@ run: build ## chat with the bundled model; PROMPT="Define lantern." asks once
 	else exec build/release/reckoner run models/pocket; fi
 
 test: build ## run every test
-	@ctest --preset release
+	@ctest --preset release -j "$$(nproc)"
 
 build: setup ## build build/release/reckoner and the tests
 	@$(call configure,release)
@@ -54,7 +54,7 @@ tidy: build ## run clang-tidy over all C++ code (minutes)
 asan: setup ## run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(call configure,asan)
 	@$(call compile,asan)
-	@ctest --preset asan
+	@ctest --preset asan -j "$$(nproc)"
 
 tsan: setup ## run the tests with threads (TSAN_TESTS) under ThreadSanitizer
 	@$(call configure,tsan)
