@@ -12,16 +12,17 @@ struct ChatForm {
   AnswerForm answer;
   bool has_logprobs = false;
   bool include_reasoning = true;
-  bool include_usage = false;
-  bool continuous_usage = false;
 };
 
 ChatForm form_for(const Service& service, const ChatRequest& request) {
-  return {.answer = {.id = new_id("chatcmpl-"), .object = "chat.completion", .model = service.model_name(), .created = unix_seconds()},
+  return {.answer = {.id = new_id("chatcmpl-"),
+                     .object = "chat.completion",
+                     .model = service.model_name(),
+                     .created = unix_seconds(),
+                     .include_usage = request.options.include_usage,
+                     .continuous_usage = request.options.continuous_usage},
           .has_logprobs = request.options.logprobs.has_value(),
-          .include_reasoning = request.include_reasoning,
-          .include_usage = request.options.include_usage,
-          .continuous_usage = request.options.continuous_usage};
+          .include_reasoning = request.include_reasoning};
 }
 
 json::value stop_reason(const Choice& choice) {
@@ -93,14 +94,7 @@ class ChatStream : public Presenter {
     if (!update.finish_reason.empty()) send(choice, {}, {}, update.finish_reason, so_far);
   }
   void end(const std::vector<const Choice*>& /*choices*/, const Usage& usage) override {
-    if (form_.include_usage) {
-      json::object chunk = form_.answer.head("chat.completion.chunk");
-      chunk["choices"] = json::array();
-      chunk["usage"] = usage_object(usage);
-      stream_.send(chunk);
-    }
-    stream_.send_text("[DONE]");
-    stream_.end();
+    stream_.end(form_.answer, "chat.completion.chunk", usage);
   }
   void fail(const ApiError& error) override { stream_.fail(error); }
 
@@ -125,11 +119,7 @@ class ChatStream : public Presenter {
     json::object choice{{"index", index}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
     if (form_.has_logprobs && !logprobs.empty()) choice["logprobs"] = chat_logprobs(tokenizer_, logprobs);
     if (!finish.empty()) choice["finish_reason"] = finish;
-    json::object chunk = form_.answer.head("chat.completion.chunk");
-    chunk["choices"] = json::array({std::move(choice)});
-    if (form_.include_usage) chunk["usage"] = nullptr;
-    if (form_.continuous_usage) chunk["usage"] = usage_object(usage);
-    stream_.send(chunk);
+    stream_.send(form_.answer.chunk("chat.completion.chunk", std::move(choice), usage));
   }
 
   const Tokenizer& tokenizer_;

@@ -12,8 +12,6 @@ namespace json = boost::json;
 struct CompletionForm {
   AnswerForm answer;
   bool has_logprobs = false;
-  bool include_usage = false;
-  bool continuous_usage = false;
   std::size_t n = 1;
   std::vector<std::string> prompt_texts;  // empty: no echo
 
@@ -79,25 +77,12 @@ class CompletionStream : public Presenter {
     send(std::move(choice), so_far);
   }
   void end(const std::vector<const Choice*>& /*choices*/, const Usage& usage) override {
-    if (form_.include_usage) {
-      json::object chunk = form_.answer.head("text_completion");
-      chunk["choices"] = json::array();
-      chunk["usage"] = usage_object(usage);
-      stream_.send(chunk);
-    }
-    stream_.send_text("[DONE]");
-    stream_.end();
+    stream_.end(form_.answer, "text_completion", usage);
   }
   void fail(const ApiError& error) override { stream_.fail(error); }
 
  private:
-  void send(json::object choice, const Usage& usage) {
-    json::object chunk = form_.answer.head("text_completion");
-    chunk["choices"] = json::array({std::move(choice)});
-    if (form_.include_usage) chunk["usage"] = nullptr;
-    if (form_.continuous_usage) chunk["usage"] = usage_object(usage);
-    stream_.send(chunk);
-  }
+  void send(json::object choice, const Usage& usage) { stream_.send(form_.answer.chunk("text_completion", std::move(choice), usage)); }
 
   const Tokenizer& tokenizer_;
   EventStream stream_;
@@ -109,13 +94,15 @@ class CompletionStream : public Presenter {
 
 std::unique_ptr<Presenter> completion_presenter(const Service& service, std::shared_ptr<Exchange> exchange,
                                                 const CompletionRequest& request, std::vector<std::string> prompt_texts) {
-  CompletionForm form{
-      .answer = {.id = new_id("cmpl-"), .object = "text_completion", .model = service.model_name(), .created = unix_seconds()},
-      .has_logprobs = request.options.logprobs.has_value(),
-      .include_usage = request.options.include_usage,
-      .continuous_usage = request.options.continuous_usage,
-      .n = static_cast<std::size_t>(request.options.n),
-      .prompt_texts = std::move(prompt_texts)};
+  CompletionForm form{.answer = {.id = new_id("cmpl-"),
+                                 .object = "text_completion",
+                                 .model = service.model_name(),
+                                 .created = unix_seconds(),
+                                 .include_usage = request.options.include_usage,
+                                 .continuous_usage = request.options.continuous_usage},
+                      .has_logprobs = request.options.logprobs.has_value(),
+                      .n = static_cast<std::size_t>(request.options.n),
+                      .prompt_texts = std::move(prompt_texts)};
   if (!request.options.stream) return std::make_unique<CompletionBody>(service, std::move(exchange), std::move(form));
   return std::make_unique<CompletionStream>(service, std::move(exchange), std::move(form),
                                             request.prompts.size() * static_cast<std::size_t>(request.options.n));

@@ -44,6 +44,14 @@ json::object AnswerForm::head(std::string_view object_name) const {
   return {{"id", id}, {"object", json::string_view(object_name.data(), object_name.size())}, {"created", created}, {"model", model}};
 }
 
+json::object AnswerForm::chunk(std::string_view object_name, json::object choice, const Usage& so_far) const {
+  json::object made = head(object_name);
+  made["choices"] = json::array({std::move(choice)});
+  if (include_usage) made["usage"] = nullptr;
+  if (continuous_usage) made["usage"] = usage_object(so_far);
+  return made;
+}
+
 json::object chat_logprobs(const Tokenizer& tokenizer, const std::vector<ChoiceLogprob>& logprobs) {
   json::array content;
   for (const ChoiceLogprob& one : logprobs) {
@@ -86,6 +94,17 @@ void EventStream::fail(const ApiError& error) {
   if (!begun_) return exchange_->respond(to_response(error));
   exchange_->write(sse_event(error_json(error)));
   exchange_->end();
+}
+
+void EventStream::end(const AnswerForm& form, std::string_view object_name, const Usage& usage) {
+  if (form.include_usage) {
+    json::object chunk = form.head(object_name);
+    chunk["choices"] = json::array();
+    chunk["usage"] = usage_object(usage);
+    send(chunk);
+  }
+  send_text("[DONE]");
+  end();
 }
 
 }  // namespace reckoner

@@ -18,8 +18,12 @@ struct AnswerForm {
   std::string object;  // "chat.completion"
   std::string model;
   std::int64_t created = 0;
+  bool include_usage = false;     // a stream ends with a chunk of the usage
+  bool continuous_usage = false;  // and every chunk says what was used so far
   // The head of a body or chunk: id, object, created, model.
   boost::json::object head(std::string_view object_name) const;
+  // A chunk of a stream with one choice.
+  boost::json::object chunk(std::string_view object_name, boost::json::object choice, const Usage& so_far) const;
 };
 
 // {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}
@@ -42,6 +46,8 @@ class EventStream {
   void send(const boost::json::object& data, std::string_view name = {});
   void send_text(std::string_view data);
   void end() { exchange_->end(); }
+  // The usage, if it is wanted, and [DONE].
+  void end(const AnswerForm& form, std::string_view object_name, const Usage& usage);
   // As the answer, or, when that has begun, as its last event.
   void fail(const ApiError& error);
 

@@ -7,32 +7,18 @@
 #include <boost/json.hpp>
 #include <limits>
 
+#include "base/edit_distance.h"
+
 namespace reckoner {
 namespace {
 
 namespace json = boost::json;
 
-// How many letters differ, at most 3.
-std::size_t difference(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 Error unknown_field(const JsonNode& node, std::string_view key, std::span<const KnownField> known) {
-  const auto nearer = [&](const KnownField& a, const KnownField& b) { return difference(key, a.name) < difference(key, b.name); };
+  const auto nearer = [&](const KnownField& a, const KnownField& b) { return edit_distance(key, a.name) < edit_distance(key, b.name); };
   const bool comparable = !known.empty() && key.size() <= 64;
   const auto nearest = comparable ? std::min_element(known.begin(), known.end(), nearer) : known.end();
-  if (nearest != known.end() && difference(key, nearest->name) <= 3)
+  if (nearest != known.end() && edit_distance(key, nearest->name) <= 3)
     return node.error("not known here", fmt::format("did you mean '{}'?", nearest->name));
   return node.error("not known here", "leave it out");
 }
