@@ -11,19 +11,6 @@ const std::string& tools_for_model(const ChatRequest& request) {
 
 }  // namespace
 
-// The one place that knows what cannot be enforced yet.
-Status check_constraints(const ChatRequest& request) {
-  using Kind = ToolChoice::Kind;
-  if (request.tool_choice.kind == Kind::required || request.tool_choice.kind == Kind::named)
-    return Error{"request body: field 'tool_choice': a call cannot be enforced here yet", "use 'auto' or 'none'"};
-  return check_format(request.format);
-}
-
-Status check_format(const AnswerFormat& format) {
-  if (format.kind == AnswerFormat::Kind::text) return {};
-  return Error{"request body: field '" + format.field + "': structured output is not supported yet", "leave it out"};
-}
-
 Result<std::string> render_chat(const Service& service, const ChatRequest& request) {
   const Result<std::string> prompt = service.tokenizer.apply_chat_template(
       {.messages_json = messages_json(request.messages),
@@ -37,13 +24,19 @@ Result<std::string> render_chat(const Service& service, const ChatRequest& reque
 }
 
 Result<GenerationPlan> plan_chat(const Service& service, const ChatRequest& request) {
-  TRY(check_constraints(request));
   const std::string prompt = TRY(render_chat(service, request));
   const std::vector<TokenId> ids = TRY(service.tokenizer.encode(prompt));
   GenerationPlan plan{.prompts = {}, .options = request.options, .parser = {}, .one_call_only = !request.parallel_tool_calls};
   plan.prompts.emplace_back(ids.begin(), ids.end());
   plan.parser = OutputParserOptions{
       .format = service.output_format, .tools_json = tools_for_model(request), .start = output_start_after(prompt), .call_id_prefix = {}};
+  plan.constraints = TRY(constrain_answers(service,
+                                           {.format = request.format,
+                                            .tools = request.tools,
+                                            .choice = request.tool_choice,
+                                            .count = request.parallel_tool_calls ? CallCount::one_or_more : CallCount::one,
+                                            .prompt = prompt},
+                                           static_cast<std::size_t>(request.options.n)));
   return plan;
 }
 

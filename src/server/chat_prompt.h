@@ -9,8 +9,4 @@ namespace reckoner {
 Result<std::string> render_chat(const Service& service, const ChatRequest& request);
 Result<GenerationPlan> plan_chat(const Service& service, const ChatRequest& request);
 
-// Errors: the request asks for a form of the answer that cannot be enforced yet.
-Status check_constraints(const ChatRequest& request);
-Status check_format(const AnswerFormat& format);
-
 }  // namespace reckoner

@@ -34,6 +34,7 @@ Result<ChoiceUpdate> ChoiceReader::take(const TokenEvent& event) {
   ChoiceUpdate update;
   if (ended()) return update;  // a token that was on its way when a stop string ended the answer
   ++choice_.tokens;
+  const bool was_reasoning = parser_ && parser_->reasoning();
   std::string reason = reason_text(event.finish);
   // The token that ends an answer is a signal, not text.
   if (event.finish != FinishReason::stop) {
@@ -43,6 +44,7 @@ Result<ChoiceUpdate> ChoiceReader::take(const TokenEvent& event) {
     if (piece.stopped_by) choice_.stopped_by = stop_[*piece.stopped_by];
     if (piece.stopped_by || second_call_) reason = "stop";
   }
+  if (was_reasoning || (parser_ && parser_->reasoning())) ++choice_.reasoning_tokens;
   if (!reason.empty()) TRY(end(std::move(reason), update));
   choice_.logprobs.insert(choice_.logprobs.end(), update.logprobs.begin(), update.logprobs.end());
   return update;

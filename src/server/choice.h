@@ -26,6 +26,7 @@ struct Choice {
   std::vector<ChoiceLogprob> prompt_logprobs;  // if asked for
   std::vector<ChoiceLogprob> logprobs;
   std::int64_t tokens = 0;                // with the one that ended it
+  std::int64_t reasoning_tokens = 0;      // of them
   std::string finish_reason;              // "stop", "length", "tool_calls"; empty: it goes on
   std::optional<std::string> stopped_by;  // which of the stop strings
 };

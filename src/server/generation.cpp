@@ -72,6 +72,7 @@ Request Generation::request_for(std::size_t answer) const {
   request.ignore_eos = plan_.options.ignore_eos;
   request.min_tokens = plan_.options.min_tokens;
   request.top_logprobs = plan_.options.logprobs.value_or(0);
+  if (!plan_.constraints.empty()) request.constraint = plan_.constraints[answer];
   if (plan_.options.prompt_logprobs) request.prompt_logprobs = plan_.options.logprobs;
   return request;
 }
@@ -175,6 +176,7 @@ Usage Generation::usage() const {
   const auto n = static_cast<std::size_t>(plan_.options.n);
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     usage.output_tokens += answers_[i].reader.choice().tokens;
+    usage.reasoning_tokens += answers_[i].reader.choice().reasoning_tokens;
     if (i % n == 0) usage.cached_tokens += answers_[i].cached_tokens;  // the others share the first one's prompt
   }
   return usage;

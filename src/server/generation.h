@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "server/answer_constraint.h"
 #include "server/choice.h"
 #include "server/service.h"
 
@@ -14,6 +15,7 @@ struct Usage {
   std::int64_t prompt_tokens = 0;
   std::int64_t cached_tokens = 0;  // of the prompt
   std::int64_t output_tokens = 0;
+  std::int64_t reasoning_tokens = 0;  // of the output
 };
 
 // Writes answers in an API's form, to the exchange it was made with. Called on the exchange's strand.
@@ -33,6 +35,7 @@ struct GenerationPlan {
   GenerationOptions options;
   std::optional<OutputParserOptions> parser;
   bool one_call_only = false;
+  AnswerConstraints constraints = {};  // one an answer, or none
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {

@@ -13,6 +13,7 @@ struct Server::State {
                 .limits = options.limits,
                 .end_tokens = options.end_tokens,
                 .output_format = options.output_format,
+                .grammars = GrammarFactory::create(tokenizer, options.end_tokens, options.limits.vocab),
                 .engine = engine} {}
   // No request may be left in the engine, where it holds its connection, when the networking goes.
   ~State() {

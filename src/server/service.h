@@ -12,6 +12,7 @@
 #include "server/engine_thread.h"
 #include "server/metrics.h"
 #include "server/requests/options.h"
+#include "text/grammar.h"
 #include "text/output_parser.h"
 #include "text/tokenizer.h"
 
@@ -31,6 +32,7 @@ struct Service {
   RequestLimits limits;
   std::vector<std::int32_t> end_tokens;  // any of these ends an answer
   OutputFormat output_format = OutputFormat::plain;
+  Result<GrammarFactory> grammars;  // an error: why answers cannot be made to keep to a form
   EngineThread& engine;
   Metrics metrics = {};
   std::atomic<bool> draining{false};

@@ -88,6 +88,8 @@ class OutputParser::Machine {
     return std::exchange(out_, {});
   }
 
+  bool reasoning() const { return text_state_ == State::reasoning; }
+
  private:
   enum class State {
     lead,  // nothing but white space, and what may be "<think>"
@@ -525,5 +527,6 @@ OutputParser::~OutputParser() = default;
 
 OutputDelta OutputParser::push(std::string_view text) { return machine_->push(text); }
 OutputDelta OutputParser::finish() { return machine_->finish(); }
+bool OutputParser::reasoning() const { return machine_->reasoning(); }
 
 }  // namespace reckoner

@@ -78,6 +78,8 @@ class OutputParser {
   OutputDelta push(std::string_view text);
   // The end of the text: gives what was held back. Nothing may be pushed afterwards; a second call gives nothing.
   OutputDelta finish();
+  // Whether what comes next belongs to the reasoning.
+  bool reasoning() const;
 
  private:
   class Machine;

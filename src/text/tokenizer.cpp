@@ -109,6 +109,10 @@ std::size_t Tokenizer::vocab_size() const {
   const InBridge in_bridge;
   return reckoner_text_vocab_size(handle_.get());
 }
+bool Tokenizer::is_added(TokenId id) const {
+  const InBridge in_bridge;
+  return reckoner_text_is_added(handle_.get(), id) != 0;
+}
 std::size_t Tokenizer::base_vocab_size() const {
   const InBridge in_bridge;
   return reckoner_text_base_vocab_size(handle_.get());

@@ -78,6 +78,8 @@ class Tokenizer {
 
   // One more than the largest id, added tokens included. A model's logits can be wider than this.
   std::size_t vocab_size() const;
+  // Whether the token was added to the vocabulary proper, as <|user|> and <think> are.
+  bool is_added(TokenId id) const;
   // Tokens of the vocabulary proper, without the added ones.
   std::size_t base_vocab_size() const;
 

@@ -37,7 +37,8 @@ json::object usage_object(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.output_tokens},
           {"total_tokens", usage.prompt_tokens + usage.output_tokens},
-          {"prompt_tokens_details", json::object{{"cached_tokens", usage.cached_tokens}}}};
+          {"prompt_tokens_details", json::object{{"cached_tokens", usage.cached_tokens}}},
+          {"completion_tokens_details", json::object{{"reasoning_tokens", usage.reasoning_tokens}}}};
 }
 
 json::object AnswerForm::head(std::string_view object_name) const {

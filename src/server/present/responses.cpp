@@ -68,7 +68,7 @@ json::object usage_numbers(const Usage& usage) {
   return {{"input_tokens", usage.prompt_tokens},
           {"input_tokens_details", json::object{{"cached_tokens", usage.cached_tokens}}},
           {"output_tokens", usage.output_tokens},
-          {"output_tokens_details", json::object{{"reasoning_tokens", 0}}},
+          {"output_tokens_details", json::object{{"reasoning_tokens", usage.reasoning_tokens}}},
           {"total_tokens", usage.prompt_tokens + usage.output_tokens}};
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "server/requests/options.h"
+#include "text/call_grammar.h"
 
 namespace reckoner {
 
@@ -26,11 +27,6 @@ struct ChatMessage {
   std::string name = {};
 };
 
-struct ChatTool {
-  std::string name;
-  std::string parameters_json;  // a JSON schema; empty: none given
-};
-
 struct ToolChoice {
   enum class Kind : std::uint8_t { none, automatic, required, named };
   Kind kind = Kind::automatic;
@@ -39,16 +35,17 @@ struct ToolChoice {
 
 // What the answer's text must look like.
 struct AnswerFormat {
-  enum class Kind : std::uint8_t { text, json_object, json_schema, regex, grammar };
+  enum class Kind : std::uint8_t { text, json_object, json_schema, regex, grammar, choice };
   Kind kind = Kind::text;
-  std::string definition = {};  // the schema as JSON text, the expression, or the grammar
-  std::string field = {};       // where the request asks for it
+  std::string definition = {};            // the schema as JSON text, the expression, or the grammar
+  std::vector<std::string> choices = {};  // of Kind::choice: the answer is one of them
+  std::string field = {};                 // where the request asks for it
 };
 
 struct ChatRequest {
   std::string model;  // as the client calls it; empty: any
   std::vector<ChatMessage> messages;
-  std::vector<ChatTool> tools;
+  std::vector<ToolSignature> tools;
   std::string tools_json;  // as the request has them; empty: none
   ToolChoice tool_choice;
   bool parallel_tool_calls = true;

@@ -136,7 +136,7 @@ Status read_message_tools(const JsonNode& root, ChatRequest& request) {
     const std::string type = TRY(read_text(node, "type", "custom"));
     if (type != "custom")
       return node.error(fmt::format("tools of type '{}' are not supported here", type), "describe the tool by a schema");
-    ChatTool tool;
+    ToolSignature tool;
     tool.name = TRY(required_text(node, "name"));
     const JsonNode schema = TRY(required_field(node, "input_schema"));
     if (!schema.is_object()) return schema.unexpected("a JSON schema, which is an object");

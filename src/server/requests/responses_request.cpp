@@ -149,7 +149,7 @@ Status read_flat_tools(const JsonNode& root, ResponsesRequest& request) {
     const JsonNode type = TRY(required_field(node, "type"));
     const std::string type_name = TRY(type.as_string());
     if (type_name != "function") return type.error(fmt::format("tools of type '{}' are not supported here", type_name), "use functions");
-    ChatTool tool;
+    ToolSignature tool;
     tool.name = TRY(required_text(node, "name"));
     json::object function;  // in the request's order, which is what the model sees
     for (const auto& member : node.value().get_object()) {

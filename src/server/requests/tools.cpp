@@ -10,13 +10,13 @@ namespace {
 
 constexpr std::size_t kMaxTools = 1024;
 
-Result<ChatTool> read_tool(const JsonNode& node) {
+Result<ToolSignature> read_tool(const JsonNode& node) {
   const JsonNode type = TRY(required_field(node, "type"));
   const std::string type_name = TRY(type.as_string());
   if (type_name != "function") return type.error("only functions can be tools here", "use type 'function'");
   const JsonNode function = TRY(required_field(node, "function"));
   const JsonNode name = TRY(required_field(function, "name"));
-  ChatTool tool{.name = TRY(name.as_string()), .parameters_json = ""};
+  ToolSignature tool{.name = TRY(name.as_string()), .parameters_json = ""};
   if (tool.name.empty() || tool.name.size() > 256) return name.unexpected("a name of 1 to 256 bytes");
   if (const std::optional<JsonNode> parameters = TRY(function.optional("parameters"))) {
     if (!parameters->is_object()) return parameters->unexpected("a JSON schema, which is an object");
@@ -27,7 +27,7 @@ Result<ChatTool> read_tool(const JsonNode& node) {
 }
 
 bool has_tool(const ChatRequest& request, const std::string& name) {
-  return std::any_of(request.tools.begin(), request.tools.end(), [&](const ChatTool& tool) { return tool.name == name; });
+  return std::any_of(request.tools.begin(), request.tools.end(), [&](const ToolSignature& tool) { return tool.name == name; });
 }
 
 Result<AnswerFormat> read_json_schema(const JsonNode& format) {
@@ -53,9 +53,20 @@ Result<AnswerFormat> read_response_format(const JsonNode& format) {
   return not_one_of(type_node, kTypes);
 }
 
-constexpr KnownField kStructuredFields[] = {{"json"}, {"json_object"}, {"regex"}, {"grammar"}, {"choice", FieldUse::absent}};
+Result<std::vector<std::string>> read_choices(const JsonNode& node) {
+  const std::vector<JsonNode> nodes = TRY(node.as_array());
+  std::vector<std::string> choices;
+  for (const JsonNode& one : nodes) {
+    choices.push_back(TRY(one.as_string()));
+    if (choices.back().empty()) return one.unexpected("a text that is not empty");
+  }
+  if (choices.empty()) return node.unexpected("at least one text");
+  return choices;
+}
 
-// structured_outputs: {"json": ...} or {"regex": ...} or {"grammar": ...}, vLLM's way to ask.
+constexpr KnownField kStructuredFields[] = {{"json"}, {"json_object"}, {"regex"}, {"grammar"}, {"choice"}};
+
+// structured_outputs: {"json": ...}, {"regex": ...}, {"grammar": ...} or {"choice": [...]}, vLLM's way to ask.
 Result<AnswerFormat> read_structured_outputs(const JsonNode& node) {
   TRY(check_fields(node, kStructuredFields));
   AnswerFormat format{.field = "structured_outputs"};
@@ -69,6 +80,9 @@ Result<AnswerFormat> read_structured_outputs(const JsonNode& node) {
   } else if (const std::optional<JsonNode> grammar = TRY(node.optional("grammar"))) {
     format.kind = AnswerFormat::Kind::grammar;
     format.definition = TRY(grammar->as_string());
+  } else if (const std::optional<JsonNode> choice = TRY(node.optional("choice"))) {
+    format.kind = AnswerFormat::Kind::choice;
+    format.choices = TRY(read_choices(*choice));
   } else if (TRY(read_flag(node, "json_object", false))) {
     format.kind = AnswerFormat::Kind::json_object;
   }
@@ -83,7 +97,7 @@ Status read_tools(const JsonNode& root, ChatRequest& request) {
   const std::vector<JsonNode> nodes = TRY(field->as_array());
   if (nodes.size() > kMaxTools) return field->unexpected(fmt::format("at most {} tools", kMaxTools));
   for (const JsonNode& node : nodes) {
-    ChatTool tool = TRY(read_tool(node));
+    ToolSignature tool = TRY(read_tool(node));
     if (has_tool(request, tool.name)) return node.error(fmt::format("there are two tools '{}'", tool.name), "rename one of them");
     request.tools.push_back(std::move(tool));
   }

@@ -15,12 +15,13 @@ Result<std::vector<std::int32_t>> tokens_of(const Service& service, const Comple
 }
 
 Result<GenerationPlan> plan_completion(const Service& service, const CompletionRequest& request) {
-  TRY(check_format(request.format));
   GenerationPlan plan{.prompts = {}, .options = request.options, .parser = {}};
   for (const CompletionPrompt& prompt : request.prompts) {
     std::vector<std::int32_t> tokens = TRY(tokens_of(service, request, prompt));
     plan.prompts.push_back(std::move(tokens));
   }
+  const std::size_t answers = plan.prompts.size() * static_cast<std::size_t>(request.options.n);
+  plan.constraints = TRY(constrain_answers(service, {.format = request.format}, answers));
   return plan;
 }
 

@@ -101,6 +101,8 @@ ReckonerTextCode reckoner_text_token_id(const ReckonerTextTokenizer* tokenizer, 
 
 /* One more than the largest id, added tokens included. */
 size_t reckoner_text_vocab_size(const ReckonerTextTokenizer* tokenizer);
+/* 1 for a token that was added to the vocabulary proper, such as <|user|>. */
+int32_t reckoner_text_is_added(const ReckonerTextTokenizer* tokenizer, uint32_t id);
 /* Tokens of the vocabulary proper, without the added ones. */
 size_t reckoner_text_base_vocab_size(const ReckonerTextTokenizer* tokenizer);
 

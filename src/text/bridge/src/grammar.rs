@@ -64,7 +64,7 @@ impl Grammars {
             )));
         }
         let added = tokenizer.added_ids();
-        let words = words(tokenizer, &added, eos, vocab_size);
+        let words = words(tokenizer, added, eos, vocab_size);
         let size = u32::try_from(vocab_size).map_err(|_| argument("too many tokens"))?;
         let trie = TokTrie::from(&TokRxInfo::new(size, eos[0]), &words).with_eos_tokens(eos);
         let environment: TokEnv = Arc::new(ApproximateTokEnv::new(trie));

@@ -305,6 +305,11 @@ pub extern "C" fn reckoner_text_vocab_size(tokenizer: &Tokenizer) -> usize {
 }
 
 #[no_mangle]
+pub extern "C" fn reckoner_text_is_added(tokenizer: &Tokenizer, id: u32) -> i32 {
+    guarded(|| Ok(i32::from(tokenizer.added_ids().contains(&id)))).unwrap_or(0)
+}
+
+#[no_mangle]
 pub extern "C" fn reckoner_text_base_vocab_size(tokenizer: &Tokenizer) -> usize {
     guarded(|| Ok(tokenizer.base_vocab_size())).unwrap_or(0)
 }

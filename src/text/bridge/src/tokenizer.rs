@@ -1,6 +1,10 @@
 //! Loading a model folder's tokenizer, and looking up its tokens.
 
-use std::{collections::HashSet, path::Path, sync::Arc};
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use llm_tokenizer::{
     create_tokenizer_with_chat_template, traits::Tokenizer as LibraryTokenizer,
@@ -25,6 +29,7 @@ pub struct Tokenizer {
     pub eos_token: Option<String>,
     spelling: Spelling,
     vocab_size: usize,
+    added: OnceLock<HashSet<u32>>,
 }
 
 /// How a vocabulary spells bytes in its token strings.
@@ -110,6 +115,7 @@ impl Tokenizer {
             library,
             prompts,
             spelling,
+            added: OnceLock::new(),
         }
     }
 
@@ -154,7 +160,11 @@ impl Tokenizer {
     }
 
     /// The tokens that were added to the vocabulary, such as `<|user|>`.
-    pub fn added_ids(&self) -> HashSet<u32> {
+    pub fn added_ids(&self) -> &HashSet<u32> {
+        self.added.get_or_init(|| self.find_added())
+    }
+
+    fn find_added(&self) -> HashSet<u32> {
         let library = self.library.as_ref();
         let mut ids: HashSet<u32> = added_tokens(library).collect();
         let special = library.get_special_tokens();
