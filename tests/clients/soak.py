@@ -56,14 +56,14 @@ def from_the_file():
 def to_be_recorded(generator):
     """Chats that share their beginnings: three turns, and questions under one long system text."""
     found = []
-    for number in range(24):
+    for number in range(12):
         messages = []
         for turn, task in enumerate(generator.sample(DEFINITIONS, 3)):
             messages.append({"role": "user", "content": task.user})
             found.append(Question(f"turns {number}.{turn}", "/v1/chat/completions", chat(list(messages))))
             messages.append({"role": "assistant", "content": task.expected})
     system = next(task for task in TASKS if task.group == "needle 80 lines").user.rsplit("\n", 1)[0]
-    for task in generator.sample(DEFINITIONS, 24):
+    for task in generator.sample(DEFINITIONS, 12):
         messages = [{"role": "system", "content": system}, *task.messages]
         found.append(Question(f"system {task.name}", "/v1/chat/completions", chat(messages)))
     return found
@@ -391,6 +391,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--leave", type=float, default=0.2, help="the part of the requests whose client leaves early")
     parser.add_argument("--noise", type=float, default=0.1, help="the part of the requests with random tokens")
+    parser.add_argument("--cache-tokens", type=int, default=16384, help="of the server that is started; small, so that pages change hands")
     parser.add_argument("--memory-mb", type=float, default=5, help="how much memory may grow after the warm-up")
     parser.add_argument(
         "--precision",
@@ -401,8 +402,7 @@ def main():
     options = parser.parse_args()
     options.recorded = options.precision == "exact"
 
-    # A small cache: what is asked does not all fit, so that pages are given back and taken all the time.
-    arguments = ["--precision", options.precision, "--context", "2048", "--cache-tokens", "16384"]
+    arguments = ["--precision", options.precision, "--context", "2048", "--cache-tokens", str(options.cache_tokens)]
     server = None if options.url else Server(*arguments)
     watched = Watched(options.url or server.url, server)
     try:
