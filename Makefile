@@ -58,6 +58,7 @@ asan: setup ## run the tests under AddressSanitizer and UndefinedBehaviorSanitiz
 
 tsan: setup ## run the tests with threads (TSAN_TESTS) under ThreadSanitizer
 	@$(call configure,tsan)
+	@$(call compile,tsan) --target help > /dev/null  # brings the list of tests up to date
 	@tools/ctest_targets build/tsan '$(TSAN_TESTS)' | $(with_cargo) xargs -r cmake --build --preset tsan --target
 	@ctest --preset tsan -R '$(TSAN_TESTS)'
 
