@@ -3,6 +3,7 @@
 import json
 
 import anthropic
+import jsonschema
 import pytest
 from conftest import KEY
 from pocket import ADD, LANTERN, LANTERN_THOUGHT, NOW, run_tool
@@ -137,6 +138,33 @@ def test_a_call_can_be_forced(claude, choice, names):
     assert len(uses) == 1
     assert uses[0].name in names
     assert message.stop_reason == "tool_use"
+
+
+def test_a_call_to_what_is_not_there_is_refused(claude):
+    with pytest.raises(anthropic.BadRequestError) as error:
+        ask(claude, tools=TOOLS, tool_choice={"type": "tool", "name": "subtract"})
+    assert "tool" in error.value.body["error"]["message"]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"kind": {"enum": ["noun", "verb"]}, "common": {"type": "boolean"}},
+    "required": ["kind", "common"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("thinking", [OFF, ON], ids=["plain", "thinking"])
+def test_structured_output(claude, thinking):
+    message = ask(claude, thinking=thinking, output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
+    jsonschema.validate(json.loads(message.content[-1].text), SCHEMA)
+    assert [block.type for block in message.content] == (["text"] if thinking is OFF else ["thinking", "text"])
+
+
+def test_an_output_format_that_is_not_known_is_refused(claude):
+    with pytest.raises(anthropic.BadRequestError) as error:
+        ask(claude, output_config={"format": {"type": "yaml"}})
+    assert "output_config.format" in error.value.body["error"]["message"]
 
 
 def test_no_call_when_forbidden(claude):
