@@ -112,6 +112,7 @@ bool HttpConnection::parse(std::string_view bytes) {
     const std::size_t count = parser_->put(asio::buffer(unparsed_.data() + used, unparsed_.size() - used), error);
     used += count;
     if (error && error != beast::http::error::need_more) {
+      if (!hand_on()) return false;  // what was good before
       finish(ExchangeEnd::failed, {.kind = FailureKind::malformed, .message = "the answer is no HTTP: " + error.message()});
       return false;
     }

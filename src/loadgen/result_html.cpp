@@ -1,12 +1,22 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "loadgen/report.h"
 #include "loadgen/svg_plot.h"
 
 namespace reckoner::loadgen {
 namespace {
 
-constexpr std::size_t kSteps = 80;
+// Steps of the plots over time: of a tenth of a second or longer, but some at least.
+std::size_t steps_of(double duration_s) { return static_cast<std::size_t>(std::clamp(duration_s * 10, 16.0, 80.0)); }
+
+// "2026-01-31 09:30:00" of "20260131-093000".
+std::string readable(const std::string& date) {
+  if (date.size() != 15) return date;
+  return fmt::format("{}-{}-{} {}:{}:{}", date.substr(0, 4), date.substr(4, 2), date.substr(6, 2), date.substr(9, 2), date.substr(11, 2),
+                     date.substr(13, 2));
+}
 
 constexpr std::string_view kStyle = R"(
 :root {
@@ -128,7 +138,7 @@ std::string distributions(const Report& report) {
 }
 
 std::string time_plots(const Report& report) {
-  const Series series = over_time(report.result.timelines, report.summary.duration_s, kSteps);
+  const Series series = over_time(report.result.timelines, report.summary.duration_s, steps_of(report.summary.duration_s));
   return fmt::format(
       "<div class=\"plots\">\n<figure><figcaption><b>requests running</b>, over seconds</figcaption>\n{}</figure>\n"
       "<figure><figcaption><b>output tokens a second</b>, over seconds</figcaption>\n{}</figure>\n</div>\n",
@@ -166,7 +176,7 @@ std::string result_html(const Report& report) {
   html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
   html += fmt::format("<title>Load on {}</title>\n<style>{}</style>\n</head>\n<body>\n", escaped(report.options.model), kStyle);
   html += fmt::format("<h1>Load on {}</h1>\n<p class=\"quiet\">{}, {}</p>\n", escaped(report.options.model), escaped(report.options.url),
-                      escaped(report.date));
+                      escaped(readable(report.date)));
   if (summary.failed > 0) {
     html += fmt::format("<p class=\"failed\">{} of {} requests failed; all numbers are of the {} completed ones only.</p>\n",
                         summary.failed, summary.planned, summary.completed);
