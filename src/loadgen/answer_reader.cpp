@@ -12,6 +12,7 @@ namespace json = boost::json;
 
 constexpr std::size_t kMaxErrorBytes = 16384;
 constexpr std::size_t kMaxMessageBytes = 300;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;  // of one answer, whatever the server says
 
 // On one line, without what a terminal would act on, and not too long.
 std::string one_line(std::string_view text) {
@@ -48,7 +49,7 @@ std::string_view string_in(const json::value* value, std::string_view key) {
 
 std::int64_t count_in(const json::value* value, std::string_view key) {
   const json::value* found = member(value, key);
-  return found != nullptr && found->is_int64() ? std::max<std::int64_t>(0, found->get_int64()) : 0;
+  return found != nullptr && found->is_int64() ? std::clamp<std::int64_t>(found->get_int64(), 0, kMaxTokens) : 0;
 }
 
 std::string message_in(const json::value& root) {

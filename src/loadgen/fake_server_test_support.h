@@ -96,6 +96,7 @@ class FakeServer {
     acceptor_.async_accept([this](boost::system::error_code error, boost::asio::ip::tcp::socket socket) {
       if (error) return;
       ++connections_;
+      socket.set_option(boost::asio::ip::tcp::no_delay(true));
       std::make_shared<Session>(*this, std::move(socket))->read();
       accept();
     });

