@@ -122,8 +122,7 @@ inline std::string chunk(const std::string& bytes) {
 inline const std::string kStreamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 inline std::string token_event(int so_far) {
-  return "data: {\"choices\":[{\"text\":\"w\"}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":" +
-         std::to_string(so_far) + "}}\n\n";
+  return "data: {\"choices\":[{\"text\":\"w\"}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":" + std::to_string(so_far) + "}}\n\n";
 }
 
 // Three tokens, the second event cut within a chunk.

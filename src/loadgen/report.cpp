@@ -62,7 +62,7 @@ std::vector<std::pair<std::string, std::string>> load_settings(const Report& rep
 std::vector<std::string> result_notes(const Report& report) {
   const Summary& summary = report.summary;
   std::vector<std::string> notes;
-  if (summary.failed > 0 || summary.not_sent > 0) {
+  if (summary.failed > 0 || summary.unfinished > 0) {
     notes.push_back(fmt::format("all numbers are of the {} completed requests only", summary.completed));
   }
   if (summary.held_back > 0 && !std::isinf(report.options.request_rate)) {

@@ -98,7 +98,7 @@ std::string cards(const Report& report) {
   std::string html = "<div class=\"cards\">\n";
   html += card("completed", grouped_count(summary.completed), fmt::format("of {}", grouped_count(summary.planned)));
   if (summary.failed > 0) html += card("failed", grouped_count(summary.failed), "requests", "bad");
-  if (summary.not_sent > 0) html += card("not sent", grouped_count(summary.not_sent), "requests", "bad");
+  if (summary.unfinished > 0) html += card("unfinished", grouped_count(summary.unfinished), "requests", "bad");
   html += card("duration", fmt::format("{:.2f}", summary.duration_s), "s");
   html += card("request throughput", fmt::format("{:.2f}", summary.requests_per_s), "requests/s");
   if (!report.options.goodput.empty()) html += card("goodput", fmt::format("{:.2f}", summary.good_requests_per_s), "requests/s");

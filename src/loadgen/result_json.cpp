@@ -35,7 +35,7 @@ void add_totals(const Report& report, json::object& object) {
   object["duration"] = summary.duration_s;
   object["completed"] = summary.completed;
   object["failed"] = summary.failed;
-  object["not_sent"] = summary.not_sent;
+  object["unfinished"] = summary.unfinished;
   object["total_input_tokens"] = summary.input_tokens;
   object["total_output_tokens"] = summary.output_tokens;
   object["tokens_counted_by_server"] = summary.tokens_counted;

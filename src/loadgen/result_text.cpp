@@ -28,7 +28,7 @@ std::string requests_text(const Report& report) {
   std::string text = "\nRequests\n";
   text += line("completed", fmt::format("{} of {}", grouped_count(summary.completed), grouped_count(summary.planned)));
   if (summary.failed > 0) text += line("FAILED", grouped_count(summary.failed));
-  if (summary.not_sent > 0) text += line("not sent", grouped_count(summary.not_sent));
+  if (summary.unfinished > 0) text += line("unfinished", grouped_count(summary.unfinished));
   text += line("duration", fmt::format("{:.2f} s", summary.duration_s));
   text += line("throughput", fmt::format("{:.2f} requests/s", summary.requests_per_s));
   if (!report.options.goodput.empty()) {

@@ -16,6 +16,11 @@ bool is_good(const Timeline& timeline, const std::vector<GoodputTarget>& targets
                      [&](const GoodputTarget& target) { return value_ms(timeline, target.metric) <= target.at_most_ms; });
 }
 
+// Our doing, not the server's.
+bool is_unfinished(const Timeline& timeline) {
+  return !timeline.started || (timeline.failure && timeline.failure->kind == FailureKind::interrupted);
+}
+
 // Tokens of one chunk; spread evenly when the server only told their sum.
 double tokens_of(const Timeline& timeline, const Chunk& chunk) {
   if (timeline.chunks.front().tokens > 0) return static_cast<double>(chunk.tokens);
@@ -51,7 +56,8 @@ double peak_tokens_per_s(const std::vector<Timeline>& timelines, double duration
 std::vector<FailureGroup> group_failures(const std::vector<Timeline>& timelines) {
   std::map<std::tuple<FailureKind, int, std::string>, std::int64_t> counts;
   for (const Timeline& timeline : timelines) {
-    if (timeline.failure) ++counts[{timeline.failure->kind, timeline.failure->status, timeline.failure->message}];
+    if (timeline.failure && !is_unfinished(timeline))
+      ++counts[{timeline.failure->kind, timeline.failure->status, timeline.failure->message}];
   }
   std::vector<FailureGroup> groups;
   for (const auto& [key, count] : counts) {
@@ -62,20 +68,25 @@ std::vector<FailureGroup> group_failures(const std::vector<Timeline>& timelines)
   return groups;
 }
 
+void add_completed(const Timeline& timeline, const LoadOptions& options, Summary& summary) {
+  ++summary.completed;
+  summary.input_tokens += timeline.input_tokens;
+  summary.output_tokens += timeline.output_tokens;
+  summary.tokens_counted = summary.tokens_counted && timeline.counted;
+  if (is_good(timeline, options.goodput)) ++summary.good;
+}
+
 void add_request(const Timeline& timeline, const LoadOptions& options, Summary& summary) {
   if (timeline.started) summary.duration_s = std::max(summary.duration_s, timeline.end_s);
   if (timeline.started && timeline.start_s > timeline.arrival_s) {
     ++summary.held_back;
     summary.longest_hold_s = std::max(summary.longest_hold_s, timeline.start_s - timeline.arrival_s);
   }
-  if (!timeline.started) ++summary.not_sent;
-  if (timeline.failure) ++summary.failed;
-  if (!timeline.ok()) return;
-  ++summary.completed;
-  summary.input_tokens += timeline.input_tokens;
-  summary.output_tokens += timeline.output_tokens;
-  summary.tokens_counted = summary.tokens_counted && timeline.counted;
-  if (is_good(timeline, options.goodput)) ++summary.good;
+  if (timeline.ok()) {
+    add_completed(timeline, options, summary);
+  } else {
+    ++(is_unfinished(timeline) ? summary.unfinished : summary.failed);
+  }
 }
 
 void add_rates(Summary& summary) {

@@ -33,8 +33,8 @@ struct Summary {
   std::int64_t planned = 0;
   std::int64_t completed = 0;
   std::int64_t failed = 0;
-  std::int64_t not_sent = 0;  // the load was interrupted
-  double duration_s = 0;      // from the start to the end of the last request
+  std::int64_t unfinished = 0;  // the load was interrupted before they were sent or answered
+  double duration_s = 0;        // from the start to the end of the last request
   std::int64_t input_tokens = 0;
   std::int64_t output_tokens = 0;
   bool tokens_counted = true;  // by the server, all of them

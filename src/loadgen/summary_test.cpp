@@ -90,7 +90,7 @@ TEST(Summary, FailuresAreNotInTheNumbers) {
   EXPECT_EQ(summary.planned, 5);
   EXPECT_EQ(summary.completed, 1);
   EXPECT_EQ(summary.failed, 3);
-  EXPECT_EQ(summary.not_sent, 1);
+  EXPECT_EQ(summary.unfinished, 1);
   EXPECT_EQ(summary.output_tokens, 1);
   EXPECT_EQ(summary.of(Metric::e2el).count, 1);
   EXPECT_NEAR(summary.of(Metric::e2el).mean, 200, 1e-6);
