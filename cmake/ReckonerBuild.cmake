@@ -42,7 +42,7 @@ endif()
 find_package(Threads REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(fmt REQUIRED)
-find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 # The distributions ship no archive of fmt, but its headers can do without the library.
 add_library(reckoner_fmt INTERFACE)
 if(RECKONER_STATIC AND NOT RECKONER_SANITIZE)
@@ -50,6 +50,10 @@ if(RECKONER_STATIC AND NOT RECKONER_SANITIZE)
 else()
   target_link_libraries(reckoner_fmt INTERFACE fmt::fmt)
 endif()
+# Asio and Beast are compiled once, in asio.cpp, instead of in every file that includes them.
+add_library(reckoner_asio STATIC ${RECKONER_ROOT}/cmake/asio.cpp)
+target_link_libraries(reckoner_asio PUBLIC OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
+target_compile_definitions(reckoner_asio PUBLIC BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION)
 find_package(GTest REQUIRED)
 
 # reckoner_library(<layer> DEPS <targets>): every *.cpp of this folder but the tests becomes reckoner_<layer>,
