@@ -23,13 +23,16 @@ export async function call(path, options = {}) {
   throw new Error(message);
 }
 
-// The data of each event of a server-sent stream, as objects, until [DONE].
+// The data of each event of a server-sent stream, as objects, until [DONE]; an Error when it breaks off before.
 export async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
+    const { value, done } = await reader.read().catch((error) => {
+      if (error.name === "AbortError") throw error;
+      return { done: true };
+    });
+    if (done) throw new Error("the connection ended before the answer did");
     rest += value;
     for (let end = rest.indexOf("\n\n"); end >= 0; end = rest.indexOf("\n\n")) {
       const event = rest.slice(0, end);

@@ -2,7 +2,7 @@
 import { call, events } from "./api.js";
 
 const byId = (id) => document.getElementById(id);
-const conversation = []; // messages as the API takes them
+let conversation = []; // messages as the API takes them; a new chat is a new array, so that a late answer cannot get into it
 let running = null; // AbortController of the answer that is being written
 
 function element(tag, properties = {}, ...children) {
@@ -11,11 +11,31 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+// Keeps the end in view while `change` adds to it, unless the reader has scrolled away from it.
+function followEnd(change) {
+  const messages = byId("messages");
+  const atEnd = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 40;
+  change();
+  if (atEnd) messages.scrollTop = messages.scrollHeight;
+}
+
 function add(node) {
   byId("hint")?.remove();
-  const messages = byId("messages");
-  messages.append(node);
-  messages.scrollTop = messages.scrollHeight;
+  byId("messages").append(node);
+  node.scrollIntoView({ block: "end" });
+}
+
+// A sentence, and the way to ask the same again, perhaps with other settings.
+function addError(message) {
+  const again = element("button", { type: "button", textContent: "Try again" });
+  const node = element("article", { className: "error", role: "alert" }, element("p", { textContent: message }), again);
+  again.addEventListener("click", () => {
+    if (running) return;
+    node.remove();
+    byId("prompt").focus();
+    answer();
+  });
+  add(node);
 }
 
 function numberOf(id) {
@@ -85,13 +105,13 @@ class Answer {
     calls.forEach((one, index) => {
       const input = element("input", { placeholder: "What does it return? (Enter)", ariaLabel: `Result of ${one.function.name}` });
       input.addEventListener("keydown", (event) => {
-        if (event.key !== "Enter" || event.isComposing) return;
+        if (event.key !== "Enter" || event.isComposing || running) return;
         event.preventDefault();
         input.disabled = true;
         results.set(index, input.value);
-        if (results.size < calls.length) return;
-        calls.forEach((each, at) => conversation.push({ role: "tool", tool_call_id: each.id, content: results.get(at) }));
-        go();
+        const next = this.calls.querySelector("input:enabled") ?? byId("prompt");
+        next.focus();
+        if (results.size === calls.length) go(calls.map((each, at) => ({ role: "tool", tool_call_id: each.id, content: results.get(at) })));
       });
       this.calls.children[index].append(input);
     });
@@ -106,10 +126,12 @@ function setRunning(controller) {
 }
 
 async function answer() {
+  const asked = conversation;
   const shown = new Answer();
   const start = performance.now();
   const controller = new AbortController();
   let usage = null;
+  let complete = false;
   setRunning(controller);
   try {
     const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: body(), signal: controller.signal };
@@ -118,23 +140,38 @@ async function answer() {
     for await (const event of events(response)) {
       if (event.error) throw new Error(event.error.message);
       usage = event.usage ?? usage;
-      if (event.choices[0]) shown.take(event.choices[0].delta);
-      byId("messages").scrollTop = byId("messages").scrollHeight;
+      if (event.choices[0]) followEnd(() => shown.take(event.choices[0].delta));
     }
+    complete = true;
   } catch (error) {
-    if (error.name !== "AbortError") add(element("article", { className: "error", textContent: error.message, role: "alert" }));
+    if (error.name !== "AbortError" && asked === conversation) addError(error.message);
   } finally {
     setRunning(null);
     shown.text.classList.remove("busy");
   }
-  const message = shown.message;
-  if (message.content || message.tool_calls) conversation.push(message);
-  if (usage) {
-    const seconds = (performance.now() - start) / 1000;
-    const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
-    shown.figures.textContent = `${usage.prompt_tokens} tokens read (${cached} cached), ${usage.completion_tokens} written in ${seconds.toFixed(1)} s`;
+  if (asked !== conversation) {
+    shown.node.remove();
+    return;
   }
-  if (message.tool_calls) shown.askForResults(answer);
+  finish(shown, complete, usage, (performance.now() - start) / 1000);
+}
+
+function finish(shown, complete, usage, seconds) {
+  const message = shown.message;
+  if (!complete) delete message.tool_calls; // the last one may be half a call, which no server takes back
+  if (message.content || message.tool_calls) conversation.push(message);
+  followEnd(() => {
+    if (usage) {
+      const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+      shown.figures.textContent = `${usage.prompt_tokens} tokens read (${cached} cached), ${usage.completion_tokens} written in ${seconds.toFixed(1)} s`;
+    }
+    if (message.tool_calls) {
+      shown.askForResults((results) => {
+        conversation.push(...results);
+        answer();
+      });
+    }
+  });
 }
 
 function send(event) {
@@ -152,13 +189,16 @@ export function startChat() {
   byId("prompt").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) send(event);
   });
-  byId("stop").addEventListener("click", () => running?.abort());
+  byId("stop").addEventListener("click", () => {
+    running?.abort();
+    byId("prompt").focus(); // the button goes, and the focus must be somewhere
+  });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") running?.abort();
   });
   byId("clear").addEventListener("click", () => {
     running?.abort();
-    conversation.length = 0;
+    conversation = [];
     byId("messages").replaceChildren();
     byId("prompt").focus();
   });

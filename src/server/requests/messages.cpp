@@ -24,6 +24,7 @@ constexpr KnownField kMessageFields[] = {{"role"},
                                          {"refusal", FieldUse::inert},
                                          {"annotations", FieldUse::inert},
                                          {"id", FieldUse::inert},
+                                         {"parsed", FieldUse::inert},  // OpenAI's clients add it to a message they return
                                          {"audio", FieldUse::absent},
                                          {"function_call", FieldUse::absent}};
 

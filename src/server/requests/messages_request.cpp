@@ -26,7 +26,7 @@ constexpr KnownField kFields[] = {{"model"},
                                   {"service_tier", FieldUse::inert},
                                   {"cache_control", FieldUse::inert},
                                   {"context_management", FieldUse::inert},
-                                  {"output_config", FieldUse::inert},
+                                  {"output_config"},
                                   {"container", FieldUse::absent},
                                   {"mcp_servers", FieldUse::absent}};
 
@@ -178,6 +178,26 @@ Status read_thinking(const JsonNode& root, ChatRequest& request) {
   return {};
 }
 
+// output_config: {"format": {"type": "json_schema", "schema": ...}}; its effort is a hint.
+Status read_output_config(const JsonNode& root, ChatRequest& request) {
+  static constexpr KnownField kConfigFields[] = {{"format"}, {"effort", FieldUse::inert}};
+  const std::optional<JsonNode> config = TRY(root.optional("output_config"));
+  if (!config) return {};
+  TRY(check_fields(*config, kConfigFields));
+  const std::optional<JsonNode> format = TRY(config->optional("format"));
+  if (!format) return {};
+  static constexpr std::string_view kTypes[] = {"json_schema"};
+  const JsonNode type = TRY(required_field(*format, "type"));
+  const std::string word = TRY(type.as_string());
+  if (word != "json_schema") return not_one_of(type, kTypes);
+  const JsonNode schema = TRY(required_field(*format, "schema"));
+  if (!schema.is_object()) return schema.unexpected("a JSON schema, which is an object");
+  request.format.kind = AnswerFormat::Kind::json_schema;
+  request.format.definition = json_text(schema);
+  request.format.field = "output_config.format";
+  return {};
+}
+
 }  // namespace
 
 Result<ChatRequest> read_messages_request(std::string_view body, const RequestLimits& limits) {
@@ -190,6 +210,7 @@ Result<ChatRequest> read_messages_request(std::string_view body, const RequestLi
   TRY(read_message_tools(root, request));
   TRY(read_message_tool_choice(root, request));
   TRY(read_thinking(root, request));
+  TRY(read_output_config(root, request));
   request.options = TRY(read_options(root, limits));
   request.options.stop = TRY(read_stop(root, "stop_sequences"));
   TRY(required_field(root, "max_tokens"));

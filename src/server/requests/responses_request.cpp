@@ -16,6 +16,9 @@ constexpr KnownField kFields[] = {{"model"},
                                   {"max_output_tokens"},
                                   {"temperature"},
                                   {"top_p"},
+                                  {"top_k"},
+                                  {"min_p"},
+                                  {"repetition_penalty"},
                                   {"stream"},
                                   {"tools"},
                                   {"tool_choice"},
@@ -36,6 +39,7 @@ constexpr KnownField kFields[] = {{"model"},
                                   {"background", FieldUse::absent},
                                   {"prompt", FieldUse::absent},
                                   {"max_tool_calls", FieldUse::absent},
+                                  {"priority", FieldUse::absent},  // gateways add it, as 0
                                   {"top_logprobs", FieldUse::absent}};
 
 // A string, or parts of type input_text and output_text.
