@@ -78,6 +78,38 @@ async function showSettings() {
   byId("effective").tBodies[0].replaceChildren(...rows);
 }
 
+// One row a place: its name, where its range lies between the smallest and largest of all, and the range itself.
+function layerRow(place, scale) {
+  const row = document.createElement("tr");
+  const cell = (text) => Object.assign(document.createElement("td"), { textContent: text });
+  const bar = cell("");
+  const known = place.rms_low !== null && place.rms_high !== null;
+  bar.innerHTML = '<div class="track"><div class="range"></div></div>';
+  const range = bar.querySelector(".range");
+  range.hidden = !known;
+  if (known) {
+    range.style.left = `${97 * scale(place.rms_low)}%`;
+    range.style.right = `${97 * (1 - scale(place.rms_high))}%`;
+  }
+  const short = (value) => Number(value.toPrecision(3)).toString();
+  const numbers = cell(known ? `${short(place.rms_low)} – ${short(place.rms_high)}` : "not finite");
+  numbers.classList.toggle("bad", !known);
+  row.append(cell(place.place), bar, numbers);
+  return row;
+}
+
+let layersAfterStep = 0;
+async function showLayers() {
+  const { steps, places } = await (await call("/layers")).json();
+  if (steps === layersAfterStep) return;
+  layersAfterStep = steps;
+  const values = places.flatMap((place) => [place.rms_low, place.rms_high]).filter((value) => value > 0);
+  const low = Math.log(Math.min(...values));
+  const width = Math.max(Math.log(Math.max(...values)) - low, 1e-9);
+  const scale = (value) => (value > 0 ? (Math.log(value) - low) / width : 0);
+  byId("layers").tBodies[0].replaceChildren(...places.map((place) => layerRow(place, scale)));
+}
+
 export function startEngine(isShown) {
   const gauges = gaugeDefinitions.map((definition) => new Gauge(definition));
   byId("gauges").append(...gauges.map((gauge) => gauge.node));
@@ -89,6 +121,7 @@ export function startEngine(isShown) {
       const now = parse(await (await call("/metrics")).text());
       const time = performance.now();
       if (before) gauges.forEach((gauge) => gauge.show(now, before, (time - then) / 1000));
+      await showLayers();
       if (!byId("effective").tBodies[0].rows.length) await showSettings();
       before = now;
       then = time;

@@ -66,13 +66,24 @@ std::string reworded(const CLI::ParseError& error) {
   return what;
 }
 
-int parse_error(Console& console, CLI::App& app, const CLI::ParseError& error) {
+// The command that was chosen, down to one within another; the program itself when none was.
+const CLI::App& chosen_command(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
-  const CLI::App& where = chosen.empty() ? app : *chosen.front();
-  const std::string help = fmt::format("see `reckoner {}--help`", chosen.empty() ? "" : where.get_name() + " ");
+  return chosen.empty() ? app : chosen_command(*chosen.front());
+}
+
+// "reckoner bench serve"
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
+int parse_error(Console& console, CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& where = chosen_command(app);
+  const std::string help = fmt::format("see `{} --help`", full_name(where));
   // An unknown option before the command counts as a missing command to the parser.
+  const bool needs_command = where.get_require_subcommand_min() > 0;
   const bool unexpected =
-      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) || (chosen.empty() && app.remaining_size() > 0);
+      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError) || (needs_command && where.remaining_size() > 0);
   if (unexpected) return unexpected_argument(console, where, help);
   return usage_error(console, reworded(error), help);
 }
@@ -88,7 +99,7 @@ int unknown_command(Console& console, const std::string& word, std::span<const S
 
 // The parser's help, with one empty line between the parts instead of two or none.
 std::string help_text(const CLI::App& app) {
-  std::string text = app.get_parent() == nullptr ? app.help() : app.help(app.get_parent()->get_name());
+  std::string text = app.get_parent() == nullptr ? app.help() : app.help(full_name(*app.get_parent()));
   text.insert(text.find("Usage:"), "\n");
   for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
   return text;
@@ -123,8 +134,7 @@ Action parse(CLI::App& app, int argc, char** argv, const Action& chosen_action) 
   } catch (const CLI::CallForVersion&) {
     return [](Console& console) { return print_result(console, "reckoner " RECKONER_VERSION "\n"); };
   } catch (const CLI::CallForHelp&) {
-    const std::vector<CLI::App*> chosen = app.get_subcommands();
-    return [text = help_text(chosen.empty() ? app : *chosen.front())](Console& console) { return print_result(console, text); };
+    return [text = help_text(chosen_command(app))](Console& console) { return print_result(console, text); };
   } catch (const CLI::ParseError& error) {
     return [&app, error](Console& console) { return parse_error(console, app, error); };
   }

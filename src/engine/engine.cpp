@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <span>
 
 namespace reckoner {
 namespace {
@@ -151,11 +153,26 @@ std::vector<TokenEvent> Engine::step() {
   masks_.wait();
   std::vector<TokenEvent> events;
   for (const Share& share : shares) commit(share, output, events);
+  measure(output);
   ++stats_.steps;
   stats_.last_step_rows = builder_.rows();
   stats_.computed_tokens += builder_.rows();
   stats_.step_times.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return events;
+}
+
+// NaN rows are left out of the ranges: the guard reports them.
+void Engine::measure(const StepOutput& output) {
+  stats_.rms.resize(output.rms.shape.rank() == 0 ? 0 : static_cast<std::size_t>(output.rms.dim(0)));
+  for (std::size_t place = 0; place < stats_.rms.size(); ++place) {
+    const Tensor row = output.rms.rows(static_cast<std::int64_t>(place), 1);
+    ValueRange range{.low = std::numeric_limits<float>::infinity(), .high = 0};
+    for (const float value : std::span(row.f32(), static_cast<std::size_t>(row.dim(1)))) {
+      range.low = std::fmin(range.low, value);
+      range.high = std::fmax(range.high, value);
+    }
+    stats_.rms[place] = range;
+  }
 }
 
 // Empty if all is well with the rows and the logits of a share.

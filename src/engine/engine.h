@@ -80,6 +80,7 @@ class Engine {
   void commit(const Share& share, const StepOutput& output, std::vector<TokenEvent>& events);
   std::string what_is_not_finite(const Share& share, const StepOutput& output);
   TokenEvent take_token(const Share& share, const StepOutput& output);
+  void measure(const StepOutput& output);
   void take_prompt_logprobs(const Share& share, const StepOutput& output);
   void finish(Sequence& sequence);
   std::span<const float> logits_row(const StepOutput& output, std::int64_t sample) const {

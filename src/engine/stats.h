@@ -1,8 +1,9 @@
-// EngineStats: what the engine is doing and has done: plain numbers, cheap to copy after every step.
+// EngineStats: what the engine is doing and has done: numbers, cheap to copy after every step.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace reckoner {
 
@@ -20,6 +21,12 @@ struct DurationHistogram {
   }
 };
 
+// The smallest and largest of some values.
+struct ValueRange {
+  float low = 0;
+  float high = 0;
+};
+
 struct EngineStats {
   // Now.
   std::int64_t running = 0;
@@ -29,6 +36,7 @@ struct EngineStats {
   std::int64_t cached_pages = 0;  // held by the prefix tree alone: given up when pages are needed
   std::int64_t free_pages = 0;
   std::int64_t last_step_rows = 0;  // tokens that the last step processed
+  std::vector<ValueRange> rms;      // over the last step's rows: root mean square of the residual stream behind each GuardPlace
   // Since the start.
   std::int64_t steps = 0;
   std::int64_t submitted = 0;

@@ -86,7 +86,9 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
             .max_context = max_context,
             .cosine = arena_.f32({tokens, frequencies_.dim(0)}),
             .sine = arena_.f32({tokens, frequencies_.dim(0)})};
-  const StepOutput output{.logits = arena_.f32({batch.sample_rows.dim(0), c.vocab_size}), .first_bad = arena_.i32({tokens})};
+  const StepOutput output{.logits = arena_.f32({batch.sample_rows.dim(0), c.vocab_size}),
+                          .first_bad = arena_.i32({tokens}),
+                          .rms = arena_.f32({GuardPlace::count(c.num_hidden_layers), tokens})};
   if (!ops_.planning()) std::fill_n(output.first_bad.i32(), tokens, Guard::kClean);
   Selection selection;
   if (c.is_sparse_attention()) selection = {.counts = arena_.i32({tokens}), .positions = arena_.i32({tokens, c.index_topk})};
@@ -95,12 +97,13 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
   const Tensor normalised = arena_.f32({tokens, c.hidden_size});
   const auto norm = [&](const Tensor& add, const Tensor& weight, std::int32_t produced_by) {
     if (add.shape.rank() != 0) inject_fault(produced_by, add);
-    ops_(RmsNormArgs{.x = hidden,
-                     .add = add,
-                     .weight = weight,
-                     .epsilon = static_cast<float>(c.rms_norm_eps),
-                     .y = normalised,
-                     .guard = {.first_bad = output.first_bad, .place = produced_by}});
+    ops_(RmsNormArgs{
+        .x = hidden,
+        .add = add,
+        .weight = weight,
+        .epsilon = static_cast<float>(c.rms_norm_eps),
+        .y = normalised,
+        .guard = {.first_bad = output.first_bad, .rms = output.rms.rows(produced_by, 1).reshaped({tokens}), .place = produced_by}});
   };
 
   ops_(RopeAnglesArgs{.positions = batch.places.positions, .frequencies = frequencies_, .cosine = f.cosine, .sine = f.sine});

@@ -58,6 +58,7 @@ struct GuardPlace {
   static constexpr std::int32_t kEmbedding = 0;
   static std::int32_t attention(std::int64_t layer) { return static_cast<std::int32_t>(1 + 2 * layer); }
   static std::int32_t feed_forward(std::int64_t layer) { return static_cast<std::int32_t>(2 + 2 * layer); }
+  static std::int64_t count(std::int64_t layers) { return 1 + 2 * layers; }
   // "layer 3, attention", "layer 3, feed-forward", "the embedding"
   static std::string name(std::int32_t place);
 };
@@ -100,6 +101,7 @@ struct StepLimits {
 struct StepOutput {
   Tensor logits;     // [samples, vocab] f32, valid until the next step
   Tensor first_bad;  // [tokens] i32: Guard::kClean, or the place whose output was first not finite
+  Tensor rms;        // [places, tokens] f32: root mean square of the residual stream behind each GuardPlace
 };
 
 // Runs steps of one model on one device. Plans all memory when it is made.

@@ -11,6 +11,7 @@ Status check(const RmsNormArgs& args) {
   if (args.add.shape.rank() != 0) TRY(expect_tensor(op, "add", args.add, DType::f32, args.x.shape));
   TRY(expect_tensor(op, "weight", args.weight, DType::f32, {args.x.dim(1)}));
   if (args.guard.first_bad.shape.rank() != 0) TRY(expect_tensor(op, "guard.first_bad", args.guard.first_bad, DType::i32, {args.x.dim(0)}));
+  if (args.guard.rms.shape.rank() != 0) TRY(expect_tensor(op, "guard.rms", args.guard.rms, DType::f32, {args.x.dim(0)}));
   return expect_tensor(op, "y", args.y, DType::f32, args.x.shape);
 }
 
@@ -35,7 +36,9 @@ void reference(const RmsNormArgs& args) {
       std::int32_t& first_bad = args.guard.first_bad.i32()[token];
       if (first_bad == Guard::kClean) first_bad = args.guard.place;
     }
-    const float inverse = 1.0f / std::sqrt(squares / static_cast<float>(width) + args.epsilon);
+    const float mean = squares / static_cast<float>(width);
+    if (!args.guard.rms.empty()) args.guard.rms.f32()[token] = std::sqrt(mean);
+    const float inverse = 1.0f / std::sqrt(mean + args.epsilon);
     for (std::int64_t i = 0; i < width; ++i) y[i] = x[i] * inverse * args.weight.f32()[i];
   }
 }

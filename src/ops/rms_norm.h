@@ -10,6 +10,7 @@ namespace reckoner {
 struct Guard {
   static constexpr std::int32_t kClean = -1;
   Tensor first_bad;             // [tokens] i32: kClean, or the `place` that was first found bad
+  Tensor rms;                   // [tokens] f32: root mean square of the norm's input, or empty
   std::int32_t place = kClean;  // what produced the input of this norm; the model gives the numbers their meaning
 };
 

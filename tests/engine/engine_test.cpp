@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -160,6 +162,34 @@ TEST_F(EngineTest, RefusesWhatCannotBeServed) {
 }
 
 // A NaN anywhere ends the request it is in, with its place named, and leaves the others exactly as they would have been.
+// The ranges are those of the residual stream, which the taps show: behind each layer's attention-norm input, in the last step.
+TEST_F(EngineTest, MeasuresTheValuesBehindEachLayer) {
+  ThreadPool pool(2);
+  Engine engine = EngineTest::engine(kLimits, pool);
+  std::map<std::int64_t, ValueRange> expected;  // by GuardPlace
+  engine.runner().taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
+    if (name != "hidden" || layer == model_->config.num_hidden_layers) return;  // the last is normalised
+    ValueRange range{.low = std::numeric_limits<float>::infinity(), .high = 0};
+    for (std::int64_t row = 0; row < value.dim(0); ++row) {
+      double squares = 0;
+      for (std::int64_t i = 0; i < value.dim(1); ++i) squares += std::pow(value.f32()[row * value.dim(1) + i], 2);
+      const auto rms = static_cast<float>(std::sqrt(squares / static_cast<double>(value.dim(1))));
+      range = {.low = std::min(range.low, rms), .high = std::max(range.high, rms)};
+    }
+    expected[layer == 0 ? GuardPlace::kEmbedding : GuardPlace::feed_forward(layer - 1)] = range;
+  };
+  ASSERT_TRUE(engine.submit(greedy(prompt(1, 40), 3)).ok());
+  engine.step();
+  const EngineStats stats = engine.stats();
+  ASSERT_EQ(static_cast<std::int64_t>(stats.rms.size()), GuardPlace::count(model_->config.num_hidden_layers));
+  ASSERT_EQ(static_cast<std::int64_t>(expected.size()), model_->config.num_hidden_layers);
+  for (const auto& [place, range] : expected) {
+    const ValueRange& found = stats.rms[static_cast<std::size_t>(place)];
+    EXPECT_NEAR(found.low, range.low, 1e-4f * range.low) << GuardPlace::name(static_cast<std::int32_t>(place));
+    EXPECT_NEAR(found.high, range.high, 1e-4f * range.high) << GuardPlace::name(static_cast<std::int32_t>(place));
+  }
+}
+
 TEST_F(EngineTest, TheGuardEndsOneRequestAndNamesThePlace) {
   const struct {
     std::int32_t place;

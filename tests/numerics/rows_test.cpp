@@ -10,7 +10,7 @@ namespace {
 // ---- rms_norm ----
 
 struct NormCase {
-  OwnedTensor x, add, weight, y, first_bad;
+  OwnedTensor x, add, weight, y, first_bad, rms;
   std::vector<float> x_before;
   bool adds;
 
@@ -20,6 +20,7 @@ struct NormCase {
         weight({width}, random.floats(width)),
         y(DType::f32, {tokens, width}),
         first_bad(DType::i32, {tokens}),
+        rms(DType::f32, {tokens}),
         x_before(values_of(*x)),
         adds(adds_) {}
   RmsNormArgs args() const {
@@ -28,11 +29,12 @@ struct NormCase {
             .weight = *weight,
             .epsilon = 1e-5f,
             .y = *y,
-            .guard = {.first_bad = *first_bad, .place = 5}};
+            .guard = {.first_bad = *first_bad, .rms = *rms, .place = 5}};
   }
   void reset() const {
     put(x, x_before);
     clear(y);
+    clear(rms);
     std::fill_n(first_bad->i32(), first_bad->shape.elements(), Guard::kClean);
   }
   std::vector<std::int32_t> bad() const { return {first_bad->i32(), first_bad->i32() + first_bad->shape.elements()}; }
@@ -55,9 +57,13 @@ TEST(RmsNorm, KernelsMatchTheReferenceOnAnyNumberOfThreads) {
     reference(c.args());
     const std::vector<float> expected = values_of(*c.y);
     const std::vector<float> expected_x = values_of(*c.x);
+    const std::vector<float> expected_rms = values_of(*c.rms);
     for_each_keyless_kernel<RmsNormArgs>([&](const Kernel<RmsNormArgs>& kernel) {
       run_on_any_threads(kernel, c.args(), {*c.x, *c.y, *c.first_bad}, [&] { c.reset(); });
       expect_norm_close(c, expected);
+      for (std::size_t token = 0; token < expected_rms.size(); ++token) {
+        EXPECT_NEAR(c.rms->f32()[token], expected_rms[token], kUlp * (static_cast<double>(c.x->dim(1)) / 2 + 4) * expected_rms[token]);
+      }
       EXPECT_EQ(values_of(*c.x), expected_x);
       EXPECT_EQ(c.bad(), std::vector<std::int32_t>(c.bad().size(), Guard::kClean));
       EXPECT_TRUE(c.x.untouched_around() && c.y.untouched_around() && c.first_bad.untouched_around());

@@ -325,6 +325,9 @@ test("the engine's numbers follow what happens", async () => {
   await waitUntil(async () => Number((await value("Tokens computed a second")).replaceAll(",", "")) > 0, "tokens are computed");
   assert.match(await value("KV cache in use"), /^\d+ %$/);
   assert.ok(Number((await value("Resident memory, MB")).replaceAll(",", "")) > 10);
+  await waitUntil(async () => (await page.locator("#layers tr").count()) > 3, "the layers are measured");
+  assert.match(await page.locator("#layers tr").first().innerText(), /the embedding\s+[\d.]+ – [\d.]+/);
+  assert.match(await page.locator("#layers tr").last().innerText(), /layer \d+, feed-forward\s+[\d.]+ – [\d.]+/);
   assert.ok((await page.getAttribute(".gauge polyline", "points")).split(" ").length >= 2);
   await picture("engine");
   controllers.forEach((one) => one.abort());

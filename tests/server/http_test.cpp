@@ -140,6 +140,11 @@ TEST_F(Http, ModelsInfoAndText) {
   EXPECT_EQ(text_at(get("/v1/models/models%2Fpocket").body, "/id"), "models/pocket");
   EXPECT_EQ(get("/v1/models/other").status, 404);
   EXPECT_EQ(text_at(get("/server_info").body, "/settings/0/name"), "context");
+  EXPECT_TRUE(at(get("/layers").body, "/places").as_array().empty());  // no step yet
+  EXPECT_EQ(post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1})").status, 200);
+  const ClientResponse layers = get("/layers");
+  EXPECT_EQ(text_at(layers.body, "/places/0/place"), "the embedding");
+  EXPECT_GT(at(layers.body, "/places/1/rms_high").to_number<double>(), 0);
 
   const ClientResponse tokens = post("/tokenize", R"({"prompt":"a lantern <|user|>"})");
   const std::vector<TokenId> expected = must(tokenizer->encode("a lantern <|user|>"));

@@ -7,7 +7,7 @@ namespace reckoner {
 std::span<const Route* const> routes() {
   static constexpr std::array kRoutes = {&kPage,   &kPagePart, &kChatCompletions, &kCompletions,    &kMessages,      &kResponses,
                                          &kModels, &kModel,    &kTokenizeText,    &kDetokenizeText, &kApplyTemplate, &kHealth,
-                                         &kReady,  &kMetrics,  &kServerInfo,      &kFlushCache};
+                                         &kReady,  &kMetrics,  &kServerInfo,      &kLayers,         &kFlushCache};
   return kRoutes;
 }
 

@@ -40,6 +40,7 @@ extern const Route kDetokenizeText;
 extern const Route kApplyTemplate;
 extern const Route kFlushCache;
 extern const Route kServerInfo;
+extern const Route kLayers;
 
 std::span<const Route* const> routes();
 

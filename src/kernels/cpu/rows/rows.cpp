@@ -26,6 +26,7 @@ void run(const RmsNormArgs& args, Lane& lane, const RowFunctions& isa) {
   const std::int64_t width = args.x.dim(1);
   const bool adds = !args.add.empty();
   const bool guarded = !args.guard.first_bad.empty();
+  const bool measured = !args.guard.rms.empty();
   for_rows(lane.pool, args.x.dim(0), width, [&](std::int64_t token, int) {
     float* x = args.x.f32() + token * width;
     const float squares = isa.add_and_square(x, adds ? args.add.f32() + token * width : nullptr, width);
@@ -33,7 +34,9 @@ void run(const RmsNormArgs& args, Lane& lane, const RowFunctions& isa) {
       std::int32_t& first_bad = args.guard.first_bad.i32()[token];
       if (first_bad == Guard::kClean) first_bad = args.guard.place;
     }
-    const float inverse = 1.0f / std::sqrt(squares / static_cast<float>(width) + args.epsilon);
+    const float mean = squares / static_cast<float>(width);
+    if (measured) args.guard.rms.f32()[token] = std::sqrt(mean);
+    const float inverse = 1.0f / std::sqrt(mean + args.epsilon);
     isa.scale(x, inverse, args.weight.f32(), width, args.y.f32() + token * width);
   });
 }
