@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -117,19 +118,23 @@ Result<LoadOptions> load_options(const BenchFlags& flags) {
   return options;
 }
 
-// Files are opened before the load: it would be a pity to lose its numbers.
-Result<std::ofstream> open_output(const std::string& path) {
-  std::ofstream file;
-  if (path.empty()) return file;
-  file.open(path, std::ios::binary | std::ios::trunc);
-  if (!file) return Error{fmt::format("{}: cannot be written: {}", path, std::strerror(errno)), "name a file in a folder that exists"};
-  return file;
+Error cannot_write(const std::string& path) {
+  return Error{fmt::format("{}: cannot be written: {}", path, std::strerror(errno)), "name a file in a folder that exists and has space"};
 }
 
-Status write_output(std::ofstream& file, const std::string& path, const std::string& text, Console& console) {
+// Before the load: it would be a pity to lose its numbers. What the file holds stays until there is something better.
+Status check_output(const std::string& path) {
   if (path.empty()) return {};
+  const bool is_new = !std::filesystem::exists(path);
+  if (!std::ofstream(path, std::ios::binary | std::ios::app)) return cannot_write(path);
+  if (is_new) std::filesystem::remove(path);
+  return {};
+}
+
+Status write_output(const std::string& path, const std::string& text, Console& console) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
-  if (!file) return Error{fmt::format("{}: cannot be written: {}", path, std::strerror(errno)), "check the space on the disk"};
+  if (!file) return cannot_write(path);
   console.note("wrote " + path);
   return {};
 }
@@ -169,8 +174,8 @@ Result<int> bench_serve(const BenchFlags& flags, Console& console) {
     console.error(options.error());
     return kExitUsage;
   }
-  std::ofstream json_file = TRY(open_output(flags.json_file));
-  std::ofstream html_file = TRY(open_output(flags.html_file));
+  TRY(check_output(flags.json_file));
+  TRY(check_output(flags.html_file));
   const InterruptGuard interrupt;
   LoadDisplay display(console);
   const loadgen::BenchHooks hooks = {.load = {.progress = [&](const LoadProgress& progress) { display.show(progress); },
@@ -181,8 +186,8 @@ Result<int> bench_serve(const BenchFlags& flags, Console& console) {
   if (!report) return report.error();
   TRY(console.print(result_text(*report)));
   const auto detail = flags.detailed ? loadgen::Detail::texts : loadgen::Detail::numbers;
-  if (!flags.json_file.empty()) TRY(write_output(json_file, flags.json_file, result_json(*report, detail), console));
-  if (!flags.html_file.empty()) TRY(write_output(html_file, flags.html_file, result_html(*report), console));
+  if (!flags.json_file.empty()) TRY(write_output(flags.json_file, result_json(*report, detail), console));
+  if (!flags.html_file.empty()) TRY(write_output(flags.html_file, result_html(*report), console));
   if (report->result.interrupted) {
     console.note("interrupted");
     return kExitInterrupted;

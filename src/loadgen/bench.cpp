@@ -65,7 +65,7 @@ Result<Report> bench_server(LoadOptions options, const BenchHooks& hooks) {
   }
   if (options.warmups > 0) hooks.note(fmt::format("warming up with {} requests", options.warmups));
   TRY(warm_up(*client, options, facts, samples));
-  hooks.note(fmt::format("sending {} requests to {} ({})", samples.size(), options.url, options.model));
+  hooks.note(fmt::format("sending {} requests to {}", samples.size(), options.url));
   Report report{.options = options, .server = facts};
   report.date = now_text();
   const std::vector<PlannedRequest> plan = make_plan(options, samples, facts.usage);

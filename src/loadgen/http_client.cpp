@@ -36,7 +36,7 @@ Result<std::unique_ptr<HttpClient>> HttpClient::open(const Url& url, const HttpC
   return client;
 }
 
-void HttpClient::start(std::string_view method, std::string_view path, std::string_view body, HttpEvents events) {
+void HttpClient::start(std::string_view method, std::string_view path, std::string_view body, const HttpEvents& events) {
   std::string request = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: reckoner-bench\r\n", method, peer_.url.base_path, path,
                                     peer_.url.host_header());
   if (!api_key_.empty()) request += fmt::format("Authorization: Bearer {}\r\n", api_key_);
@@ -83,7 +83,7 @@ Result<HttpAnswer> HttpClient::fetch(std::string_view method, std::string_view p
     failure = why;
     if (end == ExchangeEnd::aborted) failure = {.kind = FailureKind::malformed, .message = fmt::format("{}: a huge answer", path)};
   };
-  start(method, path, body, std::move(events));
+  start(method, path, body, events);
   io_.restart();
   io_.run();
   if (!complete) return unreachable(peer_.url, failure);

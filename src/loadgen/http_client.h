@@ -31,7 +31,7 @@ class HttpClient {
   HttpClient& operator=(const HttpClient&) = delete;
 
   // `method` "GET" or "POST", `path` as "/v1/models". The events come while io() runs.
-  void start(std::string_view method, std::string_view path, std::string_view body, HttpEvents events);
+  void start(std::string_view method, std::string_view path, std::string_view body, const HttpEvents& events);
   // The same, waiting for the whole answer. Error: there is none, with what to do.
   Result<HttpAnswer> fetch(std::string_view method, std::string_view path, std::string_view body = {});
   // Ends what is pending.

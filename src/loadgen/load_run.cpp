@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <deque>
@@ -87,7 +88,7 @@ class LoadRun {
       end == ExchangeEnd::failed ? reader->broken_off(why, now_s()) : reader->end(now_s());
       on_end(timeline);
     };
-    client_.start("POST", path_, plan_[index].body, std::move(events));
+    client_.start("POST", path_, plan_[index].body, events);
   }
 
   void on_end(const Timeline& timeline) {

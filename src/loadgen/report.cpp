@@ -7,6 +7,14 @@
 namespace reckoner::loadgen {
 namespace {
 
+// The server chose these names: nothing in them may reach a terminal as a command.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return text;
+}
+
 std::string dataset_text(const Report& report) {
   const LoadOptions& options = report.options;
   if (options.dataset == DatasetKind::file) return "file " + options.dataset_path;
@@ -45,8 +53,8 @@ std::string failure_text(const Failure& failure) {
 std::vector<std::pair<std::string, std::string>> load_settings(const Report& report) {
   const LoadOptions& options = report.options;
   std::vector<std::pair<std::string, std::string>> settings = {
-      {"server", options.url + (report.server.version.empty() ? "" : fmt::format(" (version {})", report.server.version))},
-      {"model", options.model},
+      {"server", options.url + (report.server.version.empty() ? "" : fmt::format(" (version {})", printable(report.server.version)))},
+      {"model", printable(options.model)},
       {"endpoint", options.api == Api::chat ? "/v1/chat/completions" : "/v1/completions"},
       {"prompts", fmt::format("{}, {}", report.summary.planned, dataset_text(report))},
       {"arrivals", rate_text(options)},

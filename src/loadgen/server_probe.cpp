@@ -31,7 +31,7 @@ std::string server_version(HttpClient& client) {
     const Result<HttpAnswer> answer = client.fetch("GET", path);
     if (!answer || answer->status != 200) continue;
     for (const char* pointer : {"/version", "/engine/version", "/server/version"}) {
-      const std::string version = string_at(answer->body, pointer);
+      std::string version = string_at(answer->body, pointer);
       if (!version.empty()) return version;
     }
   }

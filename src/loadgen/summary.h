@@ -1,6 +1,7 @@
 // Timelines become numbers. Definitions as vLLM's benchmark has them, so that results can be compared.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -48,7 +49,7 @@ struct Summary {
   std::int64_t held_back = 0;  // by --max-concurrency
   double longest_hold_s = 0;
   Statistics input_lengths, output_lengths;  // tokens, not milliseconds
-  Statistics latency[4];                     // by Metric
+  std::array<Statistics, 4> latency;         // by Metric
   std::vector<FailureGroup> failures;        // most frequent first
 
   const Statistics& of(Metric metric) const { return latency[static_cast<std::size_t>(metric)]; }

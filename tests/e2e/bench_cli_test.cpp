@@ -102,6 +102,12 @@ TEST(BenchCli, Errors) {
   expect_error({"bench", "serve", "http://127.0.0.1:1", "--dataset-name", "file"}, 2, {"--dataset-path"});
   expect_error({"bench", "serve", "http://127.0.0.1:1", "--dataset-name", "file", "--dataset-path", bad}, 1, {bad + ":2", "prompt"});
   expect_error({"bench", "serve", "http://127.0.0.1:1", "--html", "/nowhere/at/all.html"}, 1, {"/nowhere/at/all.html"});
+  // A load that cannot begin leaves earlier results alone, and no empty file.
+  const std::string earlier = scratch.write("earlier.json", "earlier");
+  expect_error({"bench", "serve", "http://127.0.0.1:1", "--save-result", earlier}, 1, {"start the server"});
+  EXPECT_EQ(content(earlier), "earlier");
+  expect_error({"bench", "serve", "http://127.0.0.1:1", "--save-result", earlier + ".new"}, 1, {"start the server"});
+  EXPECT_FALSE(fs::exists(earlier + ".new"));
 }
 
 }  // namespace
