@@ -78,10 +78,18 @@ function(reckoner_library name)
   endif()
 endfunction()
 
+# Code that only drives other code, and is never slow itself, need not be optimised to be checked: it compiles in half the time.
+function(reckoner_compile_quickly target)
+  if(RECKONER_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
 # reckoner_test(<name> SOURCES <files> DEPS <targets>): a GoogleTest program, run by ctest from the repository root.
 function(reckoner_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
+  reckoner_compile_quickly(${name})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${RECKONER_ROOT})
 endfunction()

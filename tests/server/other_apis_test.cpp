@@ -56,6 +56,16 @@ TEST_F(OtherApis, MessagesAnswer) {
   EXPECT_EQ(text_at(stopped.body, "/stop_sequence"), " protective");
 }
 
+TEST_F(OtherApis, MessagesAreCounted) {
+  start();
+  const std::string chat = R"("messages":[{"role":"user","content":"Define lantern."}],)" + kMessageTools;
+  const ClientResponse counted = post("/v1/messages/count_tokens", R"({"model":"pocket",)" + chat + "}");
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  const ClientResponse answered = post("/v1/messages", R"({"max_tokens":1,)" + chat + "}");
+  EXPECT_EQ(at(counted.body, "/input_tokens"), at(answered.body, "/usage/input_tokens")) << answered.body;
+  EXPECT_EQ(text_at(post("/v1/messages/count_tokens", R"({"model":"pocket"})").body, "/type"), "error");
+}
+
 TEST_F(OtherApis, MessagesStreamInBlocks) {
   start();
   const ClientResponse response =

@@ -200,7 +200,7 @@ Status read_output_config(const JsonNode& root, ChatRequest& request) {
 
 }  // namespace
 
-Result<ChatRequest> read_messages_request(std::string_view body, const RequestLimits& limits) {
+Result<ChatRequest> read_messages_request(std::string_view body, const RequestLimits& limits, MessagesUse use) {
   const JsonDocument document = TRY(parse_body(body));
   const JsonNode root = document.root();
   TRY(check_fields(root, kFields));
@@ -213,7 +213,7 @@ Result<ChatRequest> read_messages_request(std::string_view body, const RequestLi
   TRY(read_output_config(root, request));
   request.options = TRY(read_options(root, limits));
   request.options.stop = TRY(read_stop(root, "stop_sequences"));
-  TRY(required_field(root, "max_tokens"));
+  if (use == MessagesUse::answer) TRY(required_field(root, "max_tokens"));
   request.options.max_tokens = TRY(read_integer(root, "max_tokens", 1, std::int64_t{1} << 40, 0));
   return request;
 }

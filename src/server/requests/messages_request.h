@@ -5,6 +5,9 @@
 
 namespace reckoner {
 
-Result<ChatRequest> read_messages_request(std::string_view body, const RequestLimits& limits);
+// Who only counts a prompt's tokens need not say how many may follow.
+enum class MessagesUse : std::uint8_t { answer, count };
+
+Result<ChatRequest> read_messages_request(std::string_view body, const RequestLimits& limits, MessagesUse use = MessagesUse::answer);
 
 }  // namespace reckoner

@@ -5,9 +5,9 @@
 namespace reckoner {
 
 std::span<const Route* const> routes() {
-  static constexpr std::array kRoutes = {&kPage,   &kPagePart, &kChatCompletions, &kCompletions,    &kMessages,      &kResponses,
-                                         &kModels, &kModel,    &kTokenizeText,    &kDetokenizeText, &kApplyTemplate, &kHealth,
-                                         &kReady,  &kMetrics,  &kServerInfo,      &kLayers,         &kFlushCache};
+  static constexpr std::array kRoutes = {&kPage,      &kPagePart, &kChatCompletions, &kCompletions,  &kMessages,       &kCountTokens,
+                                         &kResponses, &kModels,   &kModel,           &kTokenizeText, &kDetokenizeText, &kApplyTemplate,
+                                         &kHealth,    &kReady,    &kMetrics,         &kServerInfo,   &kLayers,         &kFlushCache};
   return kRoutes;
 }
 

@@ -1,10 +1,12 @@
 // POST /v1/messages, as Anthropic has it.
 #include "server/requests/messages_request.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
 #include "server/chat_prompt.h"
 #include "server/present/anthropic.h"
-
 #include "server/routes/routes.h"
 
 namespace reckoner {
@@ -27,8 +29,22 @@ void handle_messages(Service& service, const std::shared_ptr<Exchange>& exchange
   Generation::start(service, exchange, std::move(*plan), messages_presenter(service, exchange, *request));
 }
 
+// POST /v1/messages/count_tokens: how long the prompt is that a chat becomes.
+void handle_count(Service& service, const std::shared_ptr<Exchange>& exchange) {
+  Result<ChatRequest> request = read_messages_request(exchange->request().body, service.limits, MessagesUse::count);
+  if (!request) return refuse_message(service, *exchange, to_api_error(request.error()));
+  if (!service.serves(request->model)) return refuse_message(service, *exchange, unknown_model(service, request->model));
+  const Result<GenerationPlan> plan = plan_chat(service, *request);
+  if (!plan) return refuse_message(service, *exchange, to_api_error(plan.error()));
+  exchange->respond({.body = fmt::format(R"({{"input_tokens":{}}})", plan->prompts.front().size())});
+}
+
 }  // namespace
 
+const Route kCountTokens = {.method = "POST",
+                            .path = "/v1/messages/count_tokens",
+                            .handle = handle_count,
+                            .about = "Counts the tokens of a chat's prompt, in Anthropic's form"};
 const Route kMessages = {.method = "POST",
                          .path = "/v1/messages",
                          .kind = RouteKind::work,

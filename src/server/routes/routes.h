@@ -33,6 +33,7 @@ extern const Route kHealth;
 extern const Route kReady;
 extern const Route kMetrics;
 extern const Route kMessages;
+extern const Route kCountTokens;
 extern const Route kResponses;
 extern const Route kCompletions;
 extern const Route kTokenizeText;
