@@ -65,7 +65,7 @@ Status Engine::check_request(const Request& request) const {
                    "check that the tokenizer belongs to this model"};
   }
   TRY(check(request.sampling, vocab_));
-  TRY(check_count("top_logprobs", request.top_logprobs, vocab_));
+  if (request.logprobs) TRY(check_count("logprobs", *request.logprobs, vocab_));
   if (request.prompt_logprobs) {
     TRY(check_count("prompt_logprobs", *request.prompt_logprobs, vocab_));
     if (limits_.prompt_logprob_rows == 0)
@@ -151,8 +151,9 @@ std::vector<TokenEvent> Engine::step() {
   start_masks(shares);
   const StepOutput output = model_->run(builder_.batch(), fault_for(shares));
   masks_.wait();
+  const std::vector<Draw> draws = draw_tokens(shares, output);
   std::vector<TokenEvent> events;
-  for (const Share& share : shares) commit(share, output, events);
+  for (std::size_t i = 0; i < shares.size(); ++i) commit(shares[i], output, draws[i], events);
   measure(output);
   ++stats_.steps;
   stats_.last_step_rows = builder_.rows();
@@ -175,8 +176,49 @@ void Engine::measure(const StepOutput& output) {
   }
 }
 
+// What of a step can be done for each sequence on its own, by as many threads as there are: vocabularies are large.
+std::vector<Engine::Draw> Engine::draw_tokens(const std::vector<Share>& shares, const StepOutput& output) {
+  std::vector<Draw> draws(shares.size());
+  ThreadPool* const pool = model_->pool();
+  samplers_.resize(pool == nullptr ? 1 : static_cast<std::size_t>(pool->threads()));
+  const auto draw_one = [&](std::int64_t i, int thread) {
+    draws[static_cast<std::size_t>(i)] = draw(shares[static_cast<std::size_t>(i)], output, samplers_[static_cast<std::size_t>(thread)]);
+  };
+  if (pool != nullptr) {
+    pool->parallel_for(static_cast<std::int64_t>(shares.size()), draw_one);
+  } else {
+    for (std::size_t i = 0; i < shares.size(); ++i) draw_one(static_cast<std::int64_t>(i), 0);
+  }
+  return draws;
+}
+
+// Reads the sequence and changes nothing of it.
+Engine::Draw Engine::draw(const Share& share, const StepOutput& output, Sampler& sampler) const {
+  const auto is_finite = [](float logit) { return std::isfinite(logit); };
+  Draw draw;
+  const std::int64_t samples = share.prompt_samples + (share.ends ? 1 : 0);
+  for (std::int64_t sample = 0; sample < samples; ++sample) {
+    const std::span<const float> logits = logits_row(output, share.first_sample + sample);
+    if (std::all_of(logits.begin(), logits.end(), is_finite)) continue;
+    draw.bad_sample = sample;
+    return draw;
+  }
+  if (!share.ends) return draw;
+  const Sequence& sequence = *share.sequence;
+  const Request& request = sequence.request;
+  const std::span<const float> logits = logits_row(output, share.first_sample + share.prompt_samples);
+  const std::vector<std::int32_t> forbidden = forbidden_tokens(sequence);
+  draw.token = sampler.sample(logits, request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.output()),
+                              {.allowed = sequence.mask, .forbidden = forbidden});
+  if (!draw.token || !request.logprobs) return draw;
+  const double log_sum = log_sum_exp(logits);
+  draw.logprob = logprob_of(logits, log_sum, *draw.token);
+  if (*request.logprobs > 0) draw.top = top_logprobs(logits, log_sum, *request.logprobs);
+  return draw;
+}
+
 // Empty if all is well with the rows and the logits of a share.
-std::string Engine::what_is_not_finite(const Share& share, const StepOutput& output) {
+std::string Engine::what_is_not_finite(const Share& share, const StepOutput& output, const Draw& draw) {
   const std::int32_t* bad = output.first_bad.i32() + share.first_row;
   const auto is_bad = [](std::int32_t place) { return place != Guard::kClean; };
   const auto* first = std::find_if(bad, bad + share.rows, is_bad);
@@ -185,20 +227,16 @@ std::string Engine::what_is_not_finite(const Share& share, const StepOutput& out
     return fmt::format("a value that is not finite at step {}, position {}: {}", stats_.steps, share.sequence->computed + (first - bad),
                        GuardPlace::name(*first));
   }
-  const std::int64_t samples = share.prompt_samples + (share.ends ? 1 : 0);
-  for (std::int64_t sample = 0; sample < samples; ++sample) {
-    const std::span<const float> logits = logits_row(output, share.first_sample + sample);
-    if (std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) continue;
-    ++stats_.non_finite_rows;
-    const std::int64_t position = sample < share.prompt_samples ? share.first_prompt_token + sample - 1 : share.sequence->length() - 1;
-    return fmt::format("a value that is not finite at step {}, position {}: the logits", stats_.steps, position);
-  }
-  return {};
+  if (!draw.bad_sample) return {};
+  ++stats_.non_finite_rows;
+  const bool in_prompt = *draw.bad_sample < share.prompt_samples;
+  const std::int64_t position = in_prompt ? share.first_prompt_token + *draw.bad_sample - 1 : share.sequence->length() - 1;
+  return fmt::format("a value that is not finite at step {}, position {}: the logits", stats_.steps, position);
 }
 
-void Engine::commit(const Share& share, const StepOutput& output, std::vector<TokenEvent>& events) {
+void Engine::commit(const Share& share, const StepOutput& output, const Draw& draw, std::vector<TokenEvent>& events) {
   Sequence& sequence = *share.sequence;
-  std::string error = what_is_not_finite(share, output);
+  std::string error = what_is_not_finite(share, output, draw);
   if (!error.empty()) {
     events.push_back({.request = sequence.number, .finish = FinishReason::error, .error = std::move(error)});
     ++stats_.failed;
@@ -209,7 +247,7 @@ void Engine::commit(const Share& share, const StepOutput& output, std::vector<To
   share_computed(sequence);
   take_prompt_logprobs(share, output);
   if (!share.ends) return;
-  events.push_back(take_token(share, output));
+  events.push_back(take_token(share, draw));
   const FinishReason reason = events.back().finish;
   if (reason == FinishReason::none) return;
   ++(reason == FinishReason::error ? stats_.failed : stats_.finished);
@@ -228,15 +266,11 @@ void Engine::take_prompt_logprobs(const Share& share, const StepOutput& output) 
   sequence.prompt_logprobs_done += share.prompt_samples;
 }
 
-TokenEvent Engine::take_token(const Share& share, const StepOutput& output) {
+TokenEvent Engine::take_token(const Share& share, const Draw& draw) {
   Sequence& sequence = *share.sequence;
   const Request& request = sequence.request;
-  const std::span<const float> logits = logits_row(output, share.first_sample + share.prompt_samples);
+  const std::optional<std::int32_t>& token = draw.token;
   TokenEvent event{.request = sequence.number, .cached_tokens = sequence.cached};
-  const std::vector<std::int32_t> forbidden = forbidden_tokens(sequence);
-  const std::optional<std::int32_t> token =
-      sampler_.sample(logits, request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.output()),
-                      {.allowed = sequence.mask, .forbidden = forbidden});
   if (!token) {
     event.finish = FinishReason::error;
     event.error = fmt::format("the constraint allows no token after {} tokens of output", sequence.output());
@@ -250,10 +284,9 @@ TokenEvent Engine::take_token(const Share& share, const StepOutput& output) {
   sequence.tokens.push_back(*token);
   ++sequence.counts.output[*token];
   ++stats_.generated_tokens;
-  const double log_sum = log_sum_exp(logits);
   event.token = *token;
-  event.logprob = logprob_of(logits, log_sum, *token);
-  if (request.top_logprobs > 0) event.top_logprobs = top_logprobs(logits, log_sum, request.top_logprobs);
+  event.logprob = draw.logprob;
+  event.top_logprobs = draw.top;
   if (contains(request.stop_tokens, *token) || (!request.ignore_eos && contains(request.end_tokens, *token))) {
     event.finish = FinishReason::stop;
   } else if (request.constraint && !request.constraint->accept(*token)) {

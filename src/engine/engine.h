@@ -56,6 +56,14 @@ class Engine {
     bool ends = false;  // with the last token there is: the next one is sampled
   };
 
+  // What the logits of a share say.
+  struct Draw {
+    std::optional<std::int64_t> bad_sample = {};  // the first of its sampled rows that is not finite; then there is no token
+    std::optional<std::int32_t> token = {};       // nothing where the constraint allows none, or the share does not end
+    double logprob = 0;                           // if asked for
+    std::vector<TokenLogprob> top = {};
+  };
+
   // schedule.cpp
   void admit();
   std::vector<Share> plan();
@@ -77,9 +85,11 @@ class Engine {
   Status check_request(const Request& request) const;
   Fault fault_for(const std::vector<Share>& shares) const;
   void start_masks(const std::vector<Share>& shares);
-  void commit(const Share& share, const StepOutput& output, std::vector<TokenEvent>& events);
-  std::string what_is_not_finite(const Share& share, const StepOutput& output);
-  TokenEvent take_token(const Share& share, const StepOutput& output);
+  std::vector<Draw> draw_tokens(const std::vector<Share>& shares, const StepOutput& output);
+  Draw draw(const Share& share, const StepOutput& output, Sampler& sampler) const;
+  void commit(const Share& share, const StepOutput& output, const Draw& draw, std::vector<TokenEvent>& events);
+  std::string what_is_not_finite(const Share& share, const StepOutput& output, const Draw& draw);
+  TokenEvent take_token(const Share& share, const Draw& draw);
   void measure(const StepOutput& output);
   void take_prompt_logprobs(const Share& share, const StepOutput& output);
   void finish(Sequence& sequence);
@@ -94,7 +104,7 @@ class Engine {
   std::int64_t vocab_;
   KvPool cache_;
   PrefixTree tree_;
-  Sampler sampler_;
+  std::vector<Sampler> samplers_;  // one a thread
   MaskWorker masks_;
   BatchBuilder builder_;
   std::deque<std::unique_ptr<Sequence>> waiting_;   // in order of arrival; all arrived after the running ones

@@ -240,7 +240,7 @@ TEST(EngineRequest, EndsMinTokensAndIgnoreEos) {
 TEST(EngineRequest, LogprobsOfOutputAndPrompt) {
   const Request plain = greedy(prompt_of(150, 6), 12);
   Request request = plain;
-  request.top_logprobs = 3;
+  request.logprobs = 3;
   request.prompt_logprobs = 2;
   Engine engine = fake_engine(kLimits);
   answer_to(engine, plain);  // fills the cache, which has no logprobs
@@ -314,9 +314,9 @@ TEST(EngineRequest, RefusesValuesOutOfRange) {
   limits.prompt_logprob_rows = 0;
   Engine engine = fake_engine(limits);
   Request request = greedy(prompt_of(20, 1), 5);
-  request.top_logprobs = kFakeVocab + 1;
-  EXPECT_EQ(engine.submit(request).error().what, "top_logprobs: expected a number from 0 to 50, found 51");
-  request.top_logprobs = 0;
+  request.logprobs = kFakeVocab + 1;
+  EXPECT_EQ(engine.submit(request).error().what, "logprobs: expected a number from 0 to 50, found 51");
+  request.logprobs = 0;
   request.prompt_logprobs = 0;
   EXPECT_EQ(engine.submit(request).error().what, "prompt_logprobs: this engine was started without room for them");
   request.prompt_logprobs.reset();

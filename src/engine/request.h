@@ -21,7 +21,7 @@ struct Request {
   std::vector<std::int32_t> end_tokens = {};      // the same, for the model's own; ignore_eos turns these off
   bool ignore_eos = false;                        // go on after end_tokens
   std::int64_t min_tokens = 0;                    // of output, before which neither stop_tokens nor end_tokens are chosen
-  std::int64_t top_logprobs = 0;                  // report this many most probable tokens with each token
+  std::optional<std::int64_t> logprobs{};         // report each token's logprob, and this many most probable tokens with it
   std::optional<std::int64_t> prompt_logprobs{};  // report the prompt's logprobs, and this many most probable tokens with each
   std::shared_ptr<TokenConstraint> constraint{};  // what the output must keep to; used by this request alone
 };
@@ -39,7 +39,7 @@ struct PromptLogprob {
 struct TokenEvent {
   std::int64_t request = 0;
   std::int32_t token = -1;  // -1: none, the request failed
-  double logprob = 0;
+  double logprob = 0;       // if asked for
   FinishReason finish = FinishReason::none;
   std::string error = {};                           // with FinishReason::error: which step, layer and place went wrong
   std::vector<TokenLogprob> top_logprobs = {};      // most probable first

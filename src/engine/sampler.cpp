@@ -34,6 +34,13 @@ double penalised(double logit, std::int32_t token, const SamplingParams& p, cons
   return logit;
 }
 
+bool has_penalties(const SamplingParams& p) { return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0; }
+
+// Greedy, and nothing changes or hides a logit.
+bool is_plain_maximum(const SamplingParams& p, const SamplingMask& mask) {
+  return p.temperature == 0 && !has_penalties(p) && p.logit_bias.empty() && mask.allowed.empty() && mask.forbidden.empty();
+}
+
 bool better(const std::pair<double, std::int32_t>& a, const std::pair<double, std::int32_t>& b) {
   return a.first > b.first || (a.first == b.first && a.second < b.second);
 }
@@ -78,7 +85,7 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, double log
 // The tokens that may be chosen, with their logits after penalties and bias, by id.
 void Sampler::collect(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts, const SamplingMask& mask) {
   candidates_.clear();
-  const bool penalties = p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0;
+  const bool penalties = has_penalties(p);
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const auto token = static_cast<std::int32_t>(i);
     candidates_.emplace_back(penalties ? penalised(logits[i], token, p, counts) : logits[i], token);
@@ -121,6 +128,7 @@ void Sampler::cut(const SamplingParams& p) {
 std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts,
                                             std::uint64_t draw, const SamplingMask& mask) {
   CHECK(!logits.empty());
+  if (is_plain_maximum(p, mask)) return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   collect(logits, p, counts, mask);
   if (candidates_.empty()) return std::nullopt;
   const auto [largest, most_probable] = *std::min_element(candidates_.begin(), candidates_.end(), better);

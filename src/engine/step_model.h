@@ -14,6 +14,8 @@ class StepModel {
   virtual void use_cache(const KvLayout& placed) = 0;
   // The output is valid until the next step.
   virtual StepOutput run(const Batch& batch, const Fault& fault) = 0;
+  // Threads that are free between steps; nullptr: only the caller.
+  virtual ThreadPool* pool() { return nullptr; }
   // The runner behind it; nullptr if there is none.
   virtual StepRunner* runner() { return nullptr; }
 };
@@ -30,6 +32,7 @@ class RunnerModel final : public StepModel {
     runner_.fault = fault;
     return runner_.run(batch);
   }
+  ThreadPool* pool() override { return &runner_.ops().pool(); }
   StepRunner* runner() override { return &runner_; }
 
  private:

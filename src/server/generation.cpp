@@ -71,7 +71,7 @@ Request Generation::request_for(std::size_t answer) const {
   request.end_tokens = service_.end_tokens;
   request.ignore_eos = plan_.options.ignore_eos;
   request.min_tokens = plan_.options.min_tokens;
-  request.top_logprobs = plan_.options.logprobs.value_or(0);
+  request.logprobs = plan_.options.logprobs;
   if (!plan_.constraints.empty()) request.constraint = plan_.constraints[answer];
   if (plan_.options.prompt_logprobs) request.prompt_logprobs = plan_.options.logprobs;
   return request;
