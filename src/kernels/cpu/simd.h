@@ -62,6 +62,18 @@ RECKONER_INLINE F32 max(F32 a, F32 b) { return {_mm512_max_ps(a.v, b.v)}; }
 RECKONER_INLINE F32 min(F32 a, F32 b) { return {_mm512_min_ps(a.v, b.v)}; }
 // a * b + c, rounded once
 RECKONER_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+// p[0] in the even lanes, p[1] in the odd ones.
+RECKONER_INLINE F32 broadcast_pair(const float* p) {
+  double both;
+  std::memcpy(&both, p, sizeof(both));
+  return {_mm512_castpd_ps(_mm512_set1_pd(both))};
+}
+// out[0, 8): the sums of neighbouring lanes; out[8, 16): zeros.
+RECKONER_INLINE void store_pair_sums(float* out, const F32 (&a)[1]) {
+  const __m512 sums = _mm512_add_ps(a[0].v, _mm512_permute_ps(a[0].v, 0xB1));
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 0, 0, 0, 0, 0, 0, 0, 0);
+  _mm512_storeu_ps(out, _mm512_maskz_permutexvar_ps(0xFF, even, sums));
+}
 // Sums in a fixed tree.
 RECKONER_INLINE float sum(F32 a) { return _mm512_reduce_add_ps(a.v); }
 RECKONER_INLINE float largest(F32 a) { return _mm512_reduce_max_ps(a.v); }
@@ -105,6 +117,16 @@ RECKONER_INLINE F32 operator/(F32 a, F32 b) { return {_mm256_div_ps(a.v, b.v)}; 
 RECKONER_INLINE F32 max(F32 a, F32 b) { return {_mm256_max_ps(a.v, b.v)}; }
 RECKONER_INLINE F32 min(F32 a, F32 b) { return {_mm256_min_ps(a.v, b.v)}; }
 RECKONER_INLINE F32 fma(F32 a, F32 b, F32 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+RECKONER_INLINE F32 broadcast_pair(const float* p) {
+  double both;
+  std::memcpy(&both, p, sizeof(both));
+  return {_mm256_castpd_ps(_mm256_set1_pd(both))};
+}
+RECKONER_INLINE void store_pair_sums(float* out, const F32 (&a)[2]) {
+  const __m256d mixed = _mm256_castps_pd(_mm256_hadd_ps(a[0].v, a[1].v));  // sums 0 1 4 5 2 3 6 7
+  _mm256_storeu_ps(out, _mm256_castpd_ps(_mm256_permute4x64_pd(mixed, 0xD8)));
+  _mm256_storeu_ps(out + 8, _mm256_setzero_ps());
+}
 RECKONER_INLINE float sum(F32 a) {
   __m128 half = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   half = _mm_add_ps(half, _mm_movehl_ps(half, half));

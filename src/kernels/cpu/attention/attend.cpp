@@ -57,6 +57,7 @@ Attention attention_of(const AttendGroupedArgs& args) {
 
 // How a call is cut into items, from shapes alone, and where its workspace lies (in floats).
 struct Plan {
+  bool pairs;                  // few heads read a key: see make_pair_panel
   std::int64_t kv_groups;      // groups of heads that read the same key and value
   std::int64_t groups;         // of all heads: those of kv head 0, then of kv head 1, ...
   std::int64_t item_groups;    // handled by one item, which packs each row once for all of them; of one kv head
@@ -73,6 +74,7 @@ Plan plan(const Attention& call, int threads) {
   const std::int64_t key_width = call.q.dim(2);
   const std::int64_t value_width = call.y.dim(2);
   Plan plan{};
+  plan.pairs = call.q.dim(1) / call.kv_heads <= kFewHeads;
   plan.kv_groups = head_groups(call.q.dim(1) / call.kv_heads);
   plan.groups = plan.kv_groups * call.kv_heads;
   plan.item_groups = tokens >= 2 * threads ? std::min(plan.kv_groups, kMaxItemGroups) : 1;
@@ -119,8 +121,9 @@ AttendPiece begin_item(const Attention& call, const Plan& plan, const Item& item
   float* packed_values = packed_keys + packed_floats(key_width);
   for (std::int64_t g = 0; g < item.groups; ++g) {
     const Heads heads = heads_of(call, plan, item.group + g);
-    make_panel(call.q.f32() + (item.token * call.q.dim(1) + heads.first) * key_width, heads.count, key_width, call.scale,
-               scratch + g * panel_floats(key_width));
+    const float* q = call.q.f32() + (item.token * call.q.dim(1) + heads.first) * key_width;
+    const auto make = plan.pairs ? make_pair_panel : make_panel;
+    make(q, heads.count, key_width, call.scale, scratch + g * panel_floats(key_width));
   }
   return {.keys = cache_rows(call.keys),
           .key = {.first = kv_head * key_width, .width = key_width},
@@ -129,6 +132,7 @@ AttendPiece begin_item(const Attention& call, const Plan& plan, const Item& item
           .pages = call.places.pages[static_cast<std::size_t>(item.token)],
           .positions = call.selection != nullptr ? call.selection->positions.i32() + item.token * call.selection->top_k() : nullptr,
           .groups = item.groups,
+          .pairs = plan.pairs,
           .panels = scratch,
           .packed_keys = packed_keys,
           .packed_values = call.values != nullptr ? packed_values : packed_keys,

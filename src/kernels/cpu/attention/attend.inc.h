@@ -34,6 +34,17 @@ void score_block(const AttendPiece& piece, const float* panel, std::int64_t coun
   }
 }
 
+// The same from a panel of pairs, for the first kFewHeads heads; the others get zeros.
+void score_block_pairs(const AttendPiece& piece, const float* panel, std::int64_t count) {
+  const std::int64_t chunks = (piece.key.width + kChunk - 1) / kChunk;
+  for (std::int64_t key = 0; key < count; key += kTileKeys) {
+    F32 acc[kTileKeys][kVectors];
+    multiply_tile_pairs(piece.packed_keys + key * kChunk, panel, chunks, acc);
+#pragma GCC unroll 16
+    for (int k = 0; k < kTileKeys; ++k) store_pair_sums(piece.scores + (key + k) * kHeadLanes, acc[k]);
+  }
+}
+
 // Turns scores into exp(score - largest so far), brings largest and sum of the partial up to date; correction[head] is what the partial's
 // y must be multiplied with. A NaN reaches the sum and stays there.
 void soften_block(float* scores, std::int64_t count, bool first, float* partial, float* correction) {
@@ -55,38 +66,52 @@ void soften_block(float* scores, std::int64_t count, bool first, float* partial,
   }
 }
 
-// y[chunk][head][.] = y * correction[head] + sum over keys of p[key][head] * value[key][chunk]
-void accumulate_block(const AttendPiece& piece, std::int64_t count, bool first, const float* correction, float* y) {
+// A register tile of the output: kHeads heads of kChunks chunks of the value. `out` and `row` stand at its first chunk and head.
+template <int kHeads, int kChunks>
+RECKONER_INLINE void accumulate_tile(const float* row, const float* p, std::int64_t count, bool first, const float* correction,
+                                     float* out) {
+  constexpr int kParts = kChunks * kVectors;  // vectors of a head
+  F32 acc[kHeads][kParts];
+#pragma GCC unroll 16
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kParts; ++v) {
+      float* at = out + (v / kVectors * kHeadLanes + h) * kChunk + v % kVectors * kLane;
+      acc[h][v] = first ? zero() : load(at) * broadcast(correction[h]);
+    }
+  }
+  for (std::int64_t key = 0; key < count; ++key, row += kChunk, p += kHeadLanes) {
+    F32 values[kParts];
+#pragma GCC unroll 4
+    for (int v = 0; v < kParts; ++v) values[v] = load(row + v / kVectors * kChunkStride + v % kVectors * kLane);
+#pragma GCC unroll 16
+    for (int h = 0; h < kHeads; ++h) {
+      const F32 weight = broadcast(p[h]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kParts; ++v) acc[h][v] = fma(weight, values[v], acc[h][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kParts; ++v) store(out + (v / kVectors * kHeadLanes + h) * kChunk + v % kVectors * kLane, acc[h][v]);
+  }
+}
+
+// y[chunk][head][.] = y * correction[head] + sum over keys of p[key][head] * value[key][chunk], for the first `heads` heads.
+void accumulate_block(const AttendPiece& piece, std::int64_t heads, std::int64_t count, bool first, const float* correction, float* y) {
   const std::int64_t chunks = (piece.value.width + kChunk - 1) / kChunk;
-  for (std::int64_t tile = 0; tile < chunks * (kHeadLanes / kTileHeads); ++tile) {
-    const std::int64_t chunk = tile / (kHeadLanes / kTileHeads);
-    const std::int64_t head = tile % (kHeadLanes / kTileHeads) * kTileHeads;
-    float* out = y + (chunk * kHeadLanes + head) * kChunk;
-    F32 acc[kTileHeads][kVectors];
-#pragma GCC unroll 16
-    for (int h = 0; h < kTileHeads; ++h) {
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
-        acc[h][v] = first ? zero() : load(out + h * kChunk + v * kLane) * broadcast(correction[head + h]);
-      }
+  std::int64_t chunk = 0;
+  if constexpr (kTileHeads > kFewHeads) {  // a tile of all heads is too wide for few: two chunks fill it
+    for (; heads <= kFewHeads && chunk + 2 <= chunks; chunk += 2) {
+      accumulate_tile<kFewHeads, 2>(piece.packed_values + chunk * kChunkStride, piece.scores, count, first, correction,
+                                    y + chunk * kHeadLanes * kChunk);
     }
-    const float* row = piece.packed_values + chunk * kChunkStride;
-    const float* p = piece.scores + head;
-    for (std::int64_t key = 0; key < count; ++key, row += kChunk, p += kHeadLanes) {
-      F32 values[kVectors];
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) values[v] = load(row + v * kLane);
-#pragma GCC unroll 16
-      for (int h = 0; h < kTileHeads; ++h) {
-        const F32 weight = broadcast(p[h]);
-#pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v) acc[h][v] = fma(weight, values[v], acc[h][v]);
-      }
-    }
-#pragma GCC unroll 16
-    for (int h = 0; h < kTileHeads; ++h) {
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) store(out + h * kChunk + v * kLane, acc[h][v]);
+  }
+  for (; chunk < chunks; ++chunk) {
+    for (std::int64_t head = 0; head < heads; head += kTileHeads) {
+      accumulate_tile<kTileHeads, 1>(piece.packed_values + chunk * kChunkStride, piece.scores + head, count, first, correction + head,
+                                     y + (chunk * kHeadLanes + head) * kChunk);
     }
   }
 }
@@ -99,9 +124,10 @@ void attend(const AttendPiece& piece) {
     pack_block(piece, piece.first + done, count);
     for (std::int64_t group = 0; group < piece.groups; ++group) {
       float* partial = piece.partials + group * piece.partial_floats;
-      score_block(piece, piece.panels + group * chunks * kChunk * kHeadLanes, count);
+      const auto score = piece.pairs ? score_block_pairs : score_block;
+      score(piece, piece.panels + group * chunks * kChunk * kHeadLanes, count);
       soften_block(piece.scores, count, done == 0, partial, correction);
-      accumulate_block(piece, count, done == 0, correction, partial + Partial::kY);
+      accumulate_block(piece, piece.pairs ? kFewHeads : kHeadLanes, count, done == 0, correction, partial + Partial::kY);
     }
   }
 }

@@ -24,7 +24,8 @@ struct AttendPiece {
   std::int64_t first = 0;                   // keys [first, first + count), count >= 1
   std::int64_t count = 0;
   std::int64_t groups = 0;          // of heads
-  const float* panels = nullptr;    // [groups] panels of the scaled query
+  bool pairs = false;               // groups of at most kFewHeads: panels are panels of pairs
+  const float* panels = nullptr;    // [groups] panels of the scaled query, panel_floats(key.width) each
   float* packed_keys = nullptr;     // scratch: packed_floats(key.width)
   float* packed_values = nullptr;   // scratch: packed_floats(value.width), or packed_keys
   float* scores = nullptr;          // scratch: [kBlockKeys][kHeadLanes]

@@ -1,5 +1,7 @@
 #include "kernels/cpu/attention/cache_rows.h"
 
+#include <algorithm>
+
 namespace reckoner {
 
 void make_panel(const float* q, std::int64_t heads, std::int64_t width, float factor, float* panel) {
@@ -12,6 +14,13 @@ void make_panel(const float* q, std::int64_t heads, std::int64_t width, float fa
         out[i * kHeadLanes + head] = head < heads && d < width ? q[head * width + d] * factor : 0.0f;
       }
     }
+  }
+}
+
+void make_pair_panel(const float* q, std::int64_t heads, std::int64_t width, float factor, float* panel) {
+  std::fill_n(panel, panel_floats(width) / 2, 0.0f);
+  for (std::int64_t head = 0; head < heads; ++head) {
+    for (std::int64_t d = 0; d < width; ++d) panel[d / 2 * kHeadLanes + 2 * head + d % 2] = q[head * width + d] * factor;
   }
 }
 

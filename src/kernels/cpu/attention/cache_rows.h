@@ -56,6 +56,13 @@ inline std::int64_t head_groups(std::int64_t heads) { return (heads + kHeadLanes
 inline std::int64_t packed_floats(std::int64_t width) { return chunks_of(width) * kChunkStride; }
 inline std::int64_t panel_floats(std::int64_t width) { return chunks_of(width) * kChunk * kHeadLanes; }
 
+// A group of at most kFewHeads would leave half of each vector idle. It takes two elements of the query's dim instead: a panel of pairs is
+// laid out [dim / 2][kFewHeads][2], and two elements of a row are broadcast against it together.
+inline constexpr std::int64_t kFewHeads = kHeadLanes / 2;
+
+// The panel of pairs of the `heads` <= kFewHeads rows of q [heads, width], times factor; zeros elsewhere.
+void make_pair_panel(const float* q, std::int64_t heads, std::int64_t width, float factor, float* panel);
+
 // panel[d][head] = q[head][d] * factor for the `heads` <= kHeadLanes rows of q [heads, width]; zeros elsewhere.
 void make_panel(const float* q, std::int64_t heads, std::int64_t width, float factor, float* panel);
 

@@ -100,4 +100,27 @@ RECKONER_INLINE void multiply_tile(const float* packed, const float* panel, std:
   }
 }
 
+// The same with a panel of pairs: acc[key][.] holds a sum over even d and one over odd d for each head, side by side.
+RECKONER_INLINE void multiply_tile_pairs(const float* packed, const float* panel, std::int64_t chunks, F32 (&acc)[kTileKeys][kVectors]) {
+#pragma GCC unroll 16
+  for (int key = 0; key < kTileKeys; ++key) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) acc[key][v] = zero();
+  }
+  for (std::int64_t chunk = 0; chunk < chunks; ++chunk, packed += kChunkStride, panel += kChunk / 2 * kHeadLanes) {
+#pragma GCC unroll 4
+    for (int d = 0; d < kChunk / 2; ++d) {
+      F32 heads[kVectors];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) heads[v] = load(panel + d * kHeadLanes + v * kLane);
+#pragma GCC unroll 16
+      for (int key = 0; key < kTileKeys; ++key) {
+        const F32 elements = broadcast_pair(packed + key * kChunk + 2 * d);
+#pragma GCC unroll 2
+        for (int v = 0; v < kVectors; ++v) acc[key][v] = fma(elements, heads[v], acc[key][v]);
+      }
+    }
+  }
+}
+
 }  // namespace reckoner::RECKONER_ISA
