@@ -24,10 +24,11 @@
 
 namespace reckoner {
 
-// What a kernel may use while it runs: one rank's threads and its workspace.
+// What a kernel may use while it runs: one rank's threads, its workspace, and on a GPU its stream.
 struct Lane {
   ThreadPool& pool;
-  std::byte* workspace;  // at least what workspace_bytes() of the kernel asked for, aligned to 64
+  std::byte* workspace;    // at least what workspace_bytes() of the kernel asked for; aligned to 64, on a CUDA device to 256
+  void* stream = nullptr;  // of a CUDA lane: a cudaStream_t, on which the kernel puts its work without waiting for it
 };
 
 // Whether a kernel can serve a key on a device; if not, why.
