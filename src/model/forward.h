@@ -107,6 +107,7 @@ class StepRunner {
   void use_cache(const KvLayout& layout);
   // The batch and the output are in the host's memory.
   StepOutput run(const Batch& batch);
+  bool records_steps() const { return graphs_ == Graphs::on && recording_failure_.empty(); }
   // Steps that are recorded so far, and why recording was given up, if it was.
   std::int64_t recorded_steps() const { return recorded_steps_; }
   const std::string& recording_failure() const { return recording_failure_; }
