@@ -151,7 +151,7 @@ TEST(DeviceStep, SaysWhichKernelIsMissingAndWhy) {
   if (fake.model->weights.lm_head.format != QuantFormat::bf16) GTEST_SKIP() << "this golden is not BF16";
   ASSERT_FALSE(runner.status().ok());
   const std::string what = runner.status().error().message();
-  for (const char* part : {"linear", "bf16", "exact", "Fake GPU", "fake: needs what the fake lacks", "--device cpu"})
+  for (const char* part : {"linear", "BF16", "exact", "Fake GPU", "fake: needs what the fake lacks", "--device cpu"})
     EXPECT_NE(what.find(part), std::string::npos) << part << " is not in: " << what;
 }
 
