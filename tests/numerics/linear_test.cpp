@@ -424,7 +424,7 @@ TEST(LinearExperts, ExactDoesNotDependOnTheBatch) {
   for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
     if (key.precision != Precision::exact) return;
     const std::string linear_name = "linear" + std::string(kernel.name.substr(kernel.name.find('.')));
-    const Catalogue catalogue = cpu_catalogue();
+    const Catalogue catalogue = catalogue_under_test();
     const auto& list = catalogue.of<LinearArgs>();
     const auto linear = std::find_if(list.begin(), list.end(), [&](const Kernel<LinearArgs>& k) { return k.name == linear_name; });
     ASSERT_NE(linear, list.end()) << linear_name;
