@@ -1,0 +1,61 @@
+// --device, with a library that fakes a GPU (tests/device), and without any.
+#include "cli_support.h"
+
+namespace reckoner {
+namespace {
+
+// The program with the fake GPU; `memory_mb` of memory.
+ProgramRun on_fake(const std::string& arguments, int memory_mb = 4096) {
+  return run_shell("FAKE_GPU_MB=" + std::to_string(memory_mb) + " RECKONER_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " \"$RECKONER\" " + arguments);
+}
+ProgramRun without_library(const std::string& arguments) {
+  return run_shell("RECKONER_CUDA_LIBRARY=no/such/cuda.so \"$RECKONER\" " + arguments);
+}
+
+void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "wanted '" << part << "' in: " << text;
+}
+
+TEST(Device, AutoTakesTheGpuAndSaysSo) {
+  const ProgramRun run = on_fake("run models/pocket --no-think --json --context 200 'Define lantern.'");
+  ASSERT_EQ(run.status, 0) << run.err;
+  const JsonDocument json = parsed(run.out);
+  EXPECT_EQ(text_at(json, {"text"}), kLantern);
+  EXPECT_EQ(text_at(json, {"device"}), "cuda:0");
+  EXPECT_EQ(text_at(json, {"kernels", "set"}), "cuda");
+  const ProgramRun verbose = on_fake("run models/pocket --no-think --verbose --context 200 --cuda-graphs off 'Define lantern.'");
+  expect_parts(verbose.err, {"cuda:0", "Fake GPU, 4.29 GB of memory, compute capability 9.0; auto: the model fits", "CUDA graphs"});
+  EXPECT_EQ(verbose.out, std::string(kLantern) + "\n");
+}
+
+TEST(Device, AutoTakesTheProcessorAndSaysWhy) {
+  const ProgramRun none = without_library("run models/pocket --no-think --verbose 'Define lantern.'");
+  EXPECT_EQ(none.out, std::string(kLantern) + "\n");
+  expect_parts(none.err, {"cpu", "auto: RECKONER_CUDA_LIBRARY: no/such/cuda.so"});
+  const ProgramRun small = on_fake("run models/pocket --no-think --verbose 'Define lantern.'", 2);
+  EXPECT_EQ(small.out, std::string(kLantern) + "\n");
+  expect_parts(small.err, {"auto: the model needs", "of Fake GPU are free"});
+}
+
+TEST(Device, AskingForAGpuThatIsNotThereIsAnError) {
+  const ProgramRun none = without_library("run models/pocket --device cuda hello");
+  EXPECT_EQ(none.status, 1);
+  expect_parts(none.err, {"--device cuda: RECKONER_CUDA_LIBRARY: no/such/cuda.so", "what to do"});
+  const ProgramRun other = on_fake("run models/pocket --device cuda:3 hello");
+  EXPECT_EQ(other.status, 1);
+  expect_parts(other.err, {"--device cuda:3: there is no such GPU", "cuda:0 (Fake GPU)"});
+  const ProgramRun small = on_fake("verify models/pocket --device cuda --reference tests/data/pocket-golden.safetensors", 2);
+  EXPECT_EQ(small.status, 1);
+  expect_parts(small.err, {"--device cuda: the model needs", "of Fake GPU are free", "--device cpu"});
+  expect_error({"run", kModel, "--device", "gpu", "hello"}, 2, {"expected auto, cpu, cuda or cuda:N, found 'gpu'"});
+}
+
+TEST(Device, VerifyRunsOnIt) {
+  const ProgramRun run = on_fake("verify tests/golden/glm4_moe --device cuda --reference tests/golden/glm4_moe/reference.safetensors");
+  EXPECT_EQ(run.status, 0) << run.out << run.err;
+  expect_parts(run.out, {"verify: PASS"});
+  expect_parts(run.err, {"on cuda:0 (Fake GPU", "steps recorded as CUDA graphs"});
+}
+
+}  // namespace
+}  // namespace reckoner
