@@ -42,11 +42,29 @@ Result<Library> open_library() {
                "build it with `make cuda`, or set RECKONER_CUDA_LIBRARY to it"};
 }
 
+Status check_build(const DeviceBackend* backend, const std::string& path) {
+  if (backend != nullptr && backend->abi == kBackendAbi) return {};
+  return Error{fmt::format("{} is of another build than this program", path), "build both together: `make cuda`"};
+}
+
+struct OpenedLibrary {
+  const DeviceBackend* backend = nullptr;
+  std::string path;
+};
+
+Result<OpenedLibrary> find_table() {
+  const Library library = TRY(open_library());
+  const auto function = reinterpret_cast<CudaBackendFunction>(dlsym(library.handle, kCudaBackendSymbol));
+  if (function == nullptr)
+    return Error{fmt::format("{} is no CUDA backend of Reckoner: it has no {}", library.path, kCudaBackendSymbol),
+                 "build it with `make cuda`"};
+  return OpenedLibrary{function(), library.path};
+}
+
 }  // namespace
 
 Result<OpenedBackend> accept_backend(const DeviceBackend* backend, const std::string& path) {
-  if (backend == nullptr || backend->abi != kBackendAbi)
-    return Error{fmt::format("{} is of another build than this program", path), "build both together: `make cuda`"};
+  TRY(check_build(backend, path));
   std::vector<DeviceInfo> devices = TRY(backend->devices());
   OpenedBackend opened{.backend = backend, .path = path, .devices = std::move(devices)};
   if (opened.devices.empty())
@@ -55,12 +73,14 @@ Result<OpenedBackend> accept_backend(const DeviceBackend* backend, const std::st
 }
 
 Result<OpenedBackend> open_cuda_backend() {
-  const Library library = TRY(open_library());
-  const auto function = reinterpret_cast<CudaBackendFunction>(dlsym(library.handle, kCudaBackendSymbol));
-  if (function == nullptr)
-    return Error{fmt::format("{} is no CUDA backend of Reckoner: it has no {}", library.path, kCudaBackendSymbol),
-                 "build it with `make cuda`"};
-  return accept_backend(function(), library.path);
+  const OpenedLibrary library = TRY(find_table());
+  return accept_backend(library.backend, library.path);
+}
+
+Result<const DeviceBackend*> open_cuda_library() {
+  const OpenedLibrary library = TRY(find_table());
+  TRY(check_build(library.backend, library.path));
+  return library.backend;
 }
 
 }  // namespace reckoner

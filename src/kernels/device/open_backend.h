@@ -20,7 +20,10 @@ struct OpenedBackend {
 // says what is missing: the library, a driver, a GPU, a backend of this build.
 Result<OpenedBackend> open_cuda_backend();
 
-// The same for a table that is there already. For tests.
+// The library alone: what its kernels can do is known without a driver and a GPU.
+Result<const DeviceBackend*> open_cuda_library();
+
+// The first for a table that is there already. For tests.
 Result<OpenedBackend> accept_backend(const DeviceBackend* backend, const std::string& path);
 
 }  // namespace reckoner
