@@ -56,6 +56,7 @@ void DeviceStep::forget_recorded() {
 }
 
 Batch DeviceStep::stage(const Batch& host) {
+  CHECK(input_host_.data() != nullptr && output_host_.data() != nullptr, "a step although status() was an error");
   const std::int64_t tokens = host.tokens.dim(0);
   const std::int64_t samples = host.sample_rows.dim(0);
   const auto put = [&](std::int64_t offset, const Tensor& values) {

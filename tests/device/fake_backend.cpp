@@ -1,5 +1,6 @@
 #include "fake_backend.h"
 
+#include <backend_abi.h>  // generated: a hash of the headers that the program and backends share
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 #include <mutex>
 #include <utility>
 
-#include "backend_abi.h"
 #include "quant/format.h"
 
 namespace reckoner {

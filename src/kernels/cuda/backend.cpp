@@ -1,11 +1,11 @@
 // The functions of the backend over the CUDA runtime.
 #include "kernels/cuda/backend.h"
 
+#include <backend_abi.h>  // generated: a hash of the headers that the program and backends share
 #include <cuda_runtime.h>
 
 #include <string>
 
-#include "backend_abi.h"
 #include "kernels/cuda/catalogue.h"
 
 namespace reckoner {

@@ -1,13 +1,12 @@
 #include "kernels/device/open_backend.h"
 
+#include <backend_abi.h>  // generated: a hash of the headers that the program and backends share
 #include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
-
-#include "backend_abi.h"  // generated: a hash of the headers that both sides share
 
 namespace reckoner {
 namespace {
