@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 #include <set>
 
+#include "cli/command_line.h"
 #include "cli/options.h"
 #include "cli/subcommand.h"
 #include "cli/text_format.h"
@@ -23,13 +25,15 @@ namespace {
 constexpr const char* kDescription =
     "Says which kernel serves each op, weight format and precision on this machine or on hardware that\n"
     "is only described, and why the ones that would come before it do not. No GPU is needed, but for a\n"
-    "GPU's kernels the CUDA backend (make cuda).";
+    "GPU's kernels the CUDA backend (make cuda). Exit status 0 only if everything is served.";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  reckoner kernels\n"
     "  reckoner kernels --hardware rtx-pro-6000\n"
     "  reckoner kernels --hardware h200 --model models/pocket";
+
+constexpr const char* kNone = "none";
 
 struct KernelsOptions {
   std::string model;
@@ -82,7 +86,7 @@ template <class Args>
 Served served_by(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device) {
   Served served{.op = std::string(Args::kName)};
   const Kernel<Args>* const kernel = choose_kernel(list, key, device, &served.refused);
-  served.kernel = kernel != nullptr ? std::string(kernel->name) : "none";
+  served.kernel = kernel != nullptr ? std::string(kernel->name) : kNone;
   return served;
 }
 
@@ -178,7 +182,8 @@ Result<int> kernels(const KernelsOptions& options, Console& console) {
   if (!options.model.empty()) used = TRY(formats_of(options.model, device, text));
   const std::vector<Served> all = all_served(catalogue, device, used);
   TRY(console.print(text + "\n" + table(all)));
-  return 0;
+  const bool complete = std::all_of(all.begin(), all.end(), [](const Served& served) { return served.kernel != kNone; });
+  return complete ? 0 : kExitFailed;
 }
 
 Action add_kernels(CLI::App& app) {

@@ -57,5 +57,23 @@ TEST(Device, VerifyRunsOnIt) {
   expect_parts(run.err, {"on cuda:0 (Fake GPU", "steps recorded as CUDA graphs"});
 }
 
+TEST(Kernels, DescribedHardwareNeedsNoGpu) {
+  const ProgramRun run = on_fake("kernels --hardware rtx-5090 --model models/pocket");
+  EXPECT_EQ(run.status, 0) << run.err;
+  expect_parts(run.out, {"NVIDIA GeForce RTX 5090: compute capability 12.0", "101376 bytes of shared memory a block",
+                         "models/pocket: its weights take", "which one such GPU holds", "linear_experts", "NVFP4"});
+  EXPECT_EQ(run.out.find("MXFP8"), std::string::npos) << "the pocket model has none";
+  const ProgramRun none = without_library("kernels --hardware h200");
+  EXPECT_EQ(none.status, 1);
+  expect_parts(none.err, {"no/such/cuda.so"});
+}
+
+TEST(Kernels, ThisProcessorServesEverything) {
+  const ProgramRun run = run_program({"kernels"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  for (const char* part : {"linear ", "route ", "attend_latent ", "INT4", "exact", "fast"}) expect_parts(run.out, {part});
+  expect_error({"kernels", "--hardware", "abacus"}, 2, {"expected one of cpu, cuda, h100", "found 'abacus'"});
+}
+
 }  // namespace
 }  // namespace reckoner
