@@ -127,7 +127,9 @@ std::vector<Served> all_served(const KernelLists<Args...>& catalogue, const Devi
 std::string table(const std::vector<Served>& all) {
   std::string text = fmt::format("{:<17} {:<10} {:<34} {}\n", "op", "precision", "kernel", "weights");
   for (const Served& served : all) {
-    text += fmt::format("{:<17} {:<10} {:<34} {}\n", served.op, served.precision, served.kernel, fmt::join(served.formats, ", "));
+    const std::string line =
+        fmt::format("{:<17} {:<10} {:<34} {}", served.op, served.precision, served.kernel, fmt::join(served.formats, ", "));
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     for (const std::string& refused : served.refused) text += fmt::format("{:<17} not {}\n", "", refused);
   }
   return text;
