@@ -8,6 +8,9 @@
 
 namespace reckoner {
 
+// What a kernel may ask for at a context of 128k: the scores of a few tokens at a time.
+inline constexpr std::int64_t kModestBytes = 8 * 131072 * 4 + (2 << 20);
+
 inline DeviceInfo device_under_test() { return detect_cpu(); }
 inline Catalogue catalogue_under_test() { return cpu_catalogue(); }
 

@@ -26,7 +26,8 @@ DeviceArena& arena_under_test() {
 }
 
 std::string device_error() {
-  const cudaError_t error = cudaDeviceSynchronize();
+  cudaError_t error = cudaGetLastError();  // of the launches
+  if (error == cudaSuccess) error = cudaDeviceSynchronize();
   return error == cudaSuccess ? "" : cudaGetErrorString(error);
 }
 

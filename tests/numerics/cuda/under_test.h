@@ -8,6 +8,9 @@
 
 namespace reckoner {
 
+// What a kernel may ask for at a context of 128k: enough tokens at a time to fill the device.
+inline constexpr std::int64_t kModestBytes = 256 << 20;
+
 DeviceInfo device_under_test();
 inline Catalogue catalogue_under_test() { return cuda_catalogue(); }
 DeviceArena& arena_under_test();

@@ -124,7 +124,6 @@ void run_attend(Attend args, std::int64_t tokens, float* y, Lane& lane) {
     const dim3 grid(static_cast<unsigned>(args.split.pieces) * blocks_for(args.value_width, kColumns),
                     static_cast<unsigned>(args.kv_heads) * blocks_for(group, kHeads), static_cast<unsigned>(some));
     attend_kernel<<<grid, kThreads, shared, stream_of(lane)>>>(args, partials);
-    check_launch();
     combine_pieces(partials, args.split, args.counts, args.keys.positions, y, some, args.heads, args.value_width, stream_of(lane));
     args.q += some * args.heads * args.width;
     y += some * args.heads * args.value_width;

@@ -81,7 +81,6 @@ void run(const IndexSelectArgs& args, Lane& lane) {
                              .stride = args.max_context};
     const dim3 grid(blocks_for(args.max_context, kKeys), static_cast<unsigned>(some));
     if (args.max_context > top_k) index_scores_kernel<<<grid, kThreads, shared, stream_of(lane)>>>(scores);
-    check_launch();
     select_top_k(scores.scores, scores.stride, keys.positions, some, top_k, args.selection.counts.i32() + first,
                  args.selection.positions.i32() + first * top_k, stream_of(lane));
   }

@@ -109,7 +109,6 @@ void select_top_k(const float* scores, std::int64_t stride, const std::int32_t* 
                   std::int32_t* counts, std::int32_t* selected, cudaStream_t stream) {
   select_top_k_kernel<<<static_cast<unsigned>(tokens), kThreads, 0, stream>>>(scores, stride, positions, static_cast<int>(top_k), counts,
                                                                                selected);
-  check_launch();
 }
 
 }  // namespace reckoner::cuda

@@ -30,7 +30,6 @@ void combine_pieces(const Partials& partials, const Split& split, const std::int
                     std::int64_t tokens, std::int64_t heads, std::int64_t width, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(tokens));
   combine_pieces_kernel<<<grid, kThreads, 0, stream>>>(partials, split, counts, positions, y, heads, width);
-  check_launch();
 }
 
 }  // namespace reckoner::cuda

@@ -53,7 +53,8 @@ __device__ inline std::uint8_t float_to_e4m3(float value) {
   return static_cast<std::uint8_t>(sign | steps);
 }
 
-__device__ inline float warp_sum(float value) {
+template <class T>
+__device__ T warp_sum(T value) {
   for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(kAllLanes, value, step);
   return value;
 }
@@ -63,12 +64,12 @@ __device__ inline float warp_max(float value) {
 }
 
 // Over a block of kThreads, for every thread; `scratch` holds a float a warp and may be used again after the next barrier.
-template <int kThreads>
-__device__ float block_sum(float value, float* scratch) {
+template <int kThreads, class T>
+__device__ T block_sum(T value, T* scratch) {
   value = warp_sum(value);
   if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
   __syncthreads();
-  float sum = 0;
+  T sum = 0;
   for (int warp = 0; warp < kThreads / 32; ++warp) sum += scratch[warp];
   __syncthreads();
   return sum;

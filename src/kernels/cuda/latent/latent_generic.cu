@@ -67,7 +67,6 @@ void run_latent_query(const LatentQueryArgs& args, Lane& lane) {
   for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
     latent_query_kernel<kFormat><<<grid, kWarps * 32, 0, stream_of(lane)>>>(device_weight(args.kv_b), args.q.f32(), args.y.f32(), shape);
   });
-  check_launch();
 }
 
 // ---- latent_value: a linear layer a head ----
@@ -100,7 +99,6 @@ void run_latent_value(const LatentValueArgs& args, Lane& lane) {
   for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
     latent_value_kernel<kFormat><<<grid, kTileWarps * 32, 0, stream_of(lane)>>>(device_weight(args.kv_b), args.x.f32(), args.y.f32(), shape);
   });
-  check_launch();
 }
 
 }  // namespace

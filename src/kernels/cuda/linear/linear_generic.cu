@@ -34,7 +34,6 @@ void launch_linear(const LinearArgs& args, Lane& lane) {
   for_format(args.w.format, [&]<QuantFormat kFormat>() {
     linear_kernel<kFormat, kTokens><<<grid, kThreads, 0, stream_of(lane)>>>(device_weight(args.w), args.x.f32(), args.y.f32(), tokens);
   });
-  check_launch();
 }
 
 void run_linear(const LinearArgs& args, Lane& lane) {
@@ -74,7 +73,6 @@ void launch_linear_experts(const LinearExpertsArgs& args, Lane& lane) {
     linear_experts_kernel<kFormat, kTokens><<<grid, kThreads, 0, stream_of(lane)>>>(experts, args.slots.begin.i32(), args.slots.tokens.i32(),
                                                                                     args.rows, args.x.f32(), args.y.f32());
   });
-  check_launch();
 }
 
 // Few slots a expert: most tiles hold one.

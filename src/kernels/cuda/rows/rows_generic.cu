@@ -30,7 +30,6 @@ void run_embed(const EmbedArgs& args, Lane& lane) {
   for_format(args.table.format, [&]<QuantFormat kFormat>() {
     embed_kernel<kFormat><<<tokens, kThreads, 0, stream_of(lane)>>>(args.tokens.i32(), device_weight(args.table), args.y.f32());
   });
-  check_launch();
 }
 
 // ---- element by element ----
@@ -44,7 +43,6 @@ __global__ void gather_rows_kernel(const float* x, const std::int32_t* rows, flo
 void run_gather_rows(const GatherRowsArgs& args, Lane& lane) {
   gather_rows_kernel<<<static_cast<unsigned>(args.rows.dim(0)), kThreads, 0, stream_of(lane)>>>(args.x.f32(), args.rows.i32(), args.y.f32(),
                                                                                                 args.x.dim(1));
-  check_launch();
 }
 
 __global__ void silu_mul_kernel(const float* gate, const float* up, float* y, std::int64_t count) {
@@ -57,7 +55,6 @@ __global__ void silu_mul_kernel(const float* gate, const float* up, float* y, st
 void run_silu_mul(const SiluMulArgs& args, Lane& lane) {
   const std::int64_t count = args.y.shape.elements();
   silu_mul_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(lane)>>>(args.gate.f32(), args.up.f32(), args.y.f32(), count);
-  check_launch();
 }
 
 __global__ void add_bias_kernel(float* x, const float* bias, std::int64_t count, std::int64_t width) {
@@ -68,7 +65,6 @@ __global__ void add_bias_kernel(float* x, const float* bias, std::int64_t count,
 void run_add_bias(const AddBiasArgs& args, Lane& lane) {
   const std::int64_t count = args.x.shape.elements();
   add_bias_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(lane)>>>(args.x.f32(), args.bias.f32(), count, args.x.dim(1));
-  check_launch();
 }
 
 // ---- combine ----
@@ -93,7 +89,6 @@ void run_combine(const CombineArgs& args, Lane& lane) {
   combine_kernel<<<grid, kThreads, 0, stream_of(lane)>>>(args.rows.f32(), args.weights.f32(), args.slot_of.i32(),
                                                          args.shared.empty() ? nullptr : args.shared.f32(), args.y.f32(),
                                                          static_cast<int>(args.weights.dim(1)), width);
-  check_launch();
 }
 
 // ---- rms_norm ----
@@ -142,7 +137,6 @@ void run_rms_norm(const RmsNormArgs& args, Lane& lane) {
                          .epsilon = args.epsilon,
                          .place = args.guard.place};
   rms_norm_kernel<<<static_cast<unsigned>(args.x.dim(0)), kThreads, 0, stream_of(lane)>>>(rows);
-  check_launch();
 }
 
 }  // namespace

@@ -21,7 +21,6 @@ void run_rope_angles(const RopeAnglesArgs& args, Lane& lane) {
   const std::int64_t count = args.cosine.shape.elements();
   rope_angles_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(lane)>>>(
       args.positions.i32(), args.frequencies.f32(), args.cosine.f32(), args.sine.f32(), count, args.frequencies.dim(0));
-  check_launch();
 }
 
 // Each product and sum is rounded by itself, as in the reference.
@@ -61,7 +60,6 @@ void run_rope_heads(const RopeHeadsArgs& args, Lane& lane) {
                                                                                     .head_dim = args.x.dim(2),
                                                                                     .first = args.first,
                                                                                     .layout = args.layout});
-  check_launch();
 }
 
 // ---- store ----
@@ -102,21 +100,21 @@ void run_store_latent(const StoreLatentArgs& args, Lane& lane) {
   const Rope rope{.cosine = args.cosine.f32(), .sine = args.sine.f32(), .pairs = args.cosine.dim(1), .layout = args.layout};
   store_latent_kernel<<<static_cast<unsigned>(args.kv.dim(0)), kThreads, shared, stream_of(lane)>>>(
       args.kv.f32(), args.weight.f32(), args.epsilon, args.weight.dim(0), rope, device_cache(args.cache, args.places));
-  check_launch();
 }
 
+// In double, as the reference: a mean that is large against the spread would cost the digits that matter.
 __global__ void store_index_key_kernel(const float* k, const float* weight, const float* bias, float epsilon, Rope rope, DeviceCache cache) {
   extern __shared__ float row[];  // [width]
-  __shared__ float scratch[kThreads / 32];
+  __shared__ double scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x, width = cache.elements;
-  float sum = 0;
+  double sum = 0;
   for (std::int64_t i = threadIdx.x; i < width; i += kThreads) sum += row[i] = k[token * width + i];
-  const float mean = block_sum<kThreads>(sum, scratch) / static_cast<float>(width);
-  float squares = 0;
+  const double mean = block_sum<kThreads>(sum, scratch) / static_cast<double>(width);
+  double squares = 0;
   for (std::int64_t i = threadIdx.x; i < width; i += kThreads) squares += (row[i] - mean) * (row[i] - mean);
-  const float inverse = 1.0f / sqrtf(block_sum<kThreads>(squares, scratch) / static_cast<float>(width) + epsilon);
+  const double inverse = 1 / sqrt(block_sum<kThreads>(squares, scratch) / static_cast<double>(width) + epsilon);
   for (std::int64_t i = threadIdx.x; i < width; i += kThreads) {
-    row[i] = __fadd_rn(__fmul_rn((row[i] - mean) * inverse, weight[i]), bias[i]);
+    row[i] = __fadd_rn(__fmul_rn(static_cast<float>((row[i] - mean) * inverse), weight[i]), bias[i]);
   }
   __syncthreads();
   rotate_row(row, rope, token);
@@ -130,7 +128,6 @@ void run_store_index_key(const StoreIndexKeyArgs& args, Lane& lane) {
   const Rope rope{.cosine = args.cosine.f32(), .sine = args.sine.f32(), .pairs = args.cosine.dim(1), .layout = args.layout};
   store_index_key_kernel<<<static_cast<unsigned>(args.k.dim(0)), kThreads, shared, stream_of(lane)>>>(
       args.k.f32(), args.weight.f32(), args.bias.f32(), args.epsilon, rope, device_cache(args.cache, args.places));
-  check_launch();
 }
 
 __global__ void store_rows_kernel(const float* x, DeviceCache cache) {
@@ -141,7 +138,6 @@ __global__ void store_rows_kernel(const float* x, DeviceCache cache) {
 void run_store_rows(const StoreRowsArgs& args, Lane& lane) {
   store_rows_kernel<<<static_cast<unsigned>(args.x.dim(0)), kThreads, 0, stream_of(lane)>>>(args.x.f32(),
                                                                                             device_cache(args.cache, args.places));
-  check_launch();
 }
 
 }  // namespace
