@@ -154,6 +154,7 @@ std::vector<TokenEvent> Engine::step() {
   std::vector<TokenEvent> events;
   for (const Share& share : shares) commit(share, output, events);
   measure(output);
+  stats_.device_failed = !output.error.empty();
   ++stats_.steps;
   stats_.last_step_rows = builder_.rows();
   stats_.computed_tokens += builder_.rows();

@@ -318,6 +318,7 @@ TEST(DeviceEngine, AFailedDeviceEndsRequestsWithItsReason) {
     EXPECT_NE(answer.error.find("illegal memory access"), std::string::npos) << answer.error;
   }
   EXPECT_EQ(engine.stats().failed, 4);
+  EXPECT_TRUE(engine.stats().device_failed);
 }
 
 // --- opening ------------------------------------------------------------------------------------------------------

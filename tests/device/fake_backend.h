@@ -30,7 +30,7 @@ struct FakeCounts {
 // Behaves as `gpu` says from now on. One at a time: everything that the one before gave out has been released.
 const DeviceBackend* fake_backend(const FakeGpu& gpu = {});
 FakeCounts fake_counts();
-// The device works for `waits` more calls of synchronise(), then fails.
-void fake_fail_after(std::int64_t waits);
+// The device does `steps` more steps, then fails.
+void fake_fail_after(std::int64_t steps);
 
 }  // namespace reckoner

@@ -1,5 +1,9 @@
 // --device, with a library that fakes a GPU (tests/device), and without any.
+#include <cstdlib>
+
 #include "cli_support.h"
+#include "client.h"
+#include "running_server.h"
 
 namespace reckoner {
 namespace {
@@ -55,6 +59,25 @@ TEST(Device, VerifyRunsOnIt) {
   EXPECT_EQ(run.status, 0) << run.out << run.err;
   expect_parts(run.out, {"verify: PASS"});
   expect_parts(run.err, {"on cuda:0 (Fake GPU", "steps recorded as CUDA graphs"});
+}
+
+// A server whose GPU does some steps and then fails.
+TEST(Device, AServerSaysThatItsGpuFailed) {
+  setenv("RECKONER_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+  setenv("FAKE_GPU_STEPS", "3", 1);
+  const RunningServer server({"--device", "cuda", "--context", "200"});
+  unsetenv("RECKONER_CUDA_LIBRARY");
+  unsetenv("FAKE_GPU_STEPS");
+  Client client(server.port());
+  EXPECT_EQ(client.get("/health").status, 200);
+  const std::string body = R"({"prompt": "Define lantern.", "max_tokens": 20, "temperature": 0})";
+  const ClientResponse failed = client.post("/v1/completions", body);
+  EXPECT_EQ(failed.status, 500) << failed.body;
+  expect_parts(failed.body, {"the device failed", "illegal memory access"});
+  EXPECT_EQ(Client(server.port()).post("/v1/completions", body).status, 500) << "later requests fail too, and the process lives";
+  const ClientResponse health = Client(server.port()).get("/health");
+  EXPECT_EQ(health.status, 503);
+  expect_parts(health.body, {"device failed"});
 }
 
 TEST(Kernels, DescribedHardwareNeedsNoGpu) {
