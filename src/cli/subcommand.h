@@ -29,5 +29,6 @@ extern const Subcommand kTokenize;
 extern const Subcommand kQuantize;
 extern const Subcommand kCompare;
 extern const Subcommand kBench;
+extern const Subcommand kKernels;
 
 }  // namespace reckoner

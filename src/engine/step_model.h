@@ -16,15 +16,17 @@ class StepModel {
   virtual StepOutput run(const Batch& batch, const Fault& fault) = 0;
   // Threads that are free between steps; nullptr: only the caller.
   virtual ThreadPool* pool() { return nullptr; }
+  // Where its cache has to lie; nullptr: in the host's memory.
+  virtual DeviceMemory* memory() { return nullptr; }
   // The runner behind it; nullptr if there is none.
   virtual StepRunner* runner() { return nullptr; }
 };
 
 class RunnerModel final : public StepModel {
  public:
-  RunnerModel(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
+  RunnerModel(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
               const StepLimits& limits)
-      : runner_(model, catalogue, device, pool, precision, limits) {}
+      : runner_(model, weights, device, pool, precision, limits) {}
   std::int64_t vocab() const override { return runner_.config().vocab_size; }
   KvLayout cache_layout() const override { return runner_.cache_layout(); }
   void use_cache(const KvLayout& placed) override { runner_.use_cache(placed); }
@@ -33,6 +35,7 @@ class RunnerModel final : public StepModel {
     return runner_.run(batch);
   }
   ThreadPool* pool() override { return &runner_.ops().pool(); }
+  DeviceMemory* memory() override { return runner_.memory(); }
   StepRunner* runner() override { return &runner_; }
 
  private:

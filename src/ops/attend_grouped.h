@@ -26,4 +26,13 @@ Status check(const AttendGroupedArgs& args);
 Cost cost(const AttendGroupedArgs& args);
 void reference(const AttendGroupedArgs& args);
 
+template <ArgsOf<AttendGroupedArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("q", args.q);
+  v.places(args.places);
+  v.cache_in("keys", args.keys);
+  v.cache_in("values", args.values);
+  v.out("y", args.y);
+}
+
 }  // namespace reckoner

@@ -26,4 +26,14 @@ Status check(const AttendLatentArgs& args);
 Cost cost(const AttendLatentArgs& args);
 void reference(const AttendLatentArgs& args);
 
+template <ArgsOf<AttendLatentArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("q", args.q);
+  v.places(args.places);
+  v.cache_in("cache", args.cache);
+  v.in("selection.counts", args.selection.counts);
+  v.in("selection.positions", args.selection.positions);
+  v.out("y", args.y);
+}
+
 }  // namespace reckoner

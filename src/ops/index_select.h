@@ -36,4 +36,14 @@ void reference(const IndexSelectArgs& args);
 // ranks as minus infinity, so that a bad row selects positions that exist.
 void select_top_k(const float* scores, std::int64_t count, std::int64_t top_k, std::int32_t* indices);
 
+template <ArgsOf<IndexSelectArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("q", args.q);
+  v.in("weights", args.weights);
+  v.places(args.places);
+  v.cache_in("keys", args.keys);
+  v.out("selection.counts", args.selection.counts);
+  v.out("selection.positions", args.selection.positions);
+}
+
 }  // namespace reckoner

@@ -38,4 +38,18 @@ Status check(const LatentValueArgs& args);
 Cost cost(const LatentValueArgs& args);
 void reference(const LatentValueArgs& args);
 
+template <ArgsOf<LatentQueryArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("q", args.q);
+  v.weight("kv_b", args.kv_b);
+  v.out("y", args.y);
+}
+
+template <ArgsOf<LatentValueArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("x", args.x);
+  v.weight("kv_b", args.kv_b);
+  v.out("y", args.y);
+}
+
 }  // namespace reckoner

@@ -24,4 +24,11 @@ void reference(const LinearArgs& args);
 // each term is off by 2^-8 more (BF16 keeps 8 significant bits).
 double linear_tolerance(Precision precision, std::int64_t in);
 
+template <ArgsOf<LinearArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("x", args.x);
+  v.weight("w", args.w);
+  v.out("y", args.y);
+}
+
 }  // namespace reckoner

@@ -32,4 +32,13 @@ Status check(const LinearExpertsArgs& args);
 Cost cost(const LinearExpertsArgs& args);  // at most: as if each slot had another expert, up to all of them
 void reference(const LinearExpertsArgs& args);
 
+template <ArgsOf<LinearExpertsArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("x", args.x);
+  v.weights("experts", args.experts);
+  v.in("slots.begin", args.slots.begin);
+  v.in("slots.tokens", args.slots.tokens);
+  v.out("y", args.y);
+}
+
 }  // namespace reckoner

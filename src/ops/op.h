@@ -1,6 +1,7 @@
 // What every op has: Args with a key, check(), cost() and a scalar reference(). The other headers of this folder hold one op each.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <string_view>
 
@@ -36,5 +37,11 @@ struct Cost {
 // Ok, or an error that names the op, the argument, and the shapes expected and found.
 Status expect_tensor(std::string_view op, std::string_view argument, const Tensor& tensor, DType dtype, const Shape& shape);
 Status expect_that(bool condition, std::string_view op, std::string_view what);
+
+// Args or const Args. Each op has a function visit(args, v) that names every tensor, weight and cache of its arguments to a visitor:
+// v.in("x", tensor), v.out, v.inout; v.weight("w", weight), v.weights("experts", span); v.places(places), before v.cache_in("keys", view)
+// and v.cache_out. A visitor may exchange what it is given (for copies on a device, say). Empty tensors are named too.
+template <class A, class Args>
+concept ArgsOf = std::same_as<std::remove_const_t<A>, Args>;
 
 }  // namespace reckoner

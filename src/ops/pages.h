@@ -42,10 +42,11 @@ struct CacheView {
   }
 };
 
-// Where the tokens of a step stand. Both spans have one entry a token.
+// Where the tokens of a step stand. Each member has one entry a token.
 struct TokenPlaces {
-  Tensor positions;                            // [tokens] i32: position in its sequence
-  std::span<const std::int32_t* const> pages;  // the page table of its sequence
+  Tensor positions;                                 // [tokens] i32: position in its sequence
+  std::span<const std::int32_t* const> pages = {};  // the page table of its sequence
+  Tensor table = {};  // [tokens, pages a sequence] i32: the same page tables, for devices that cannot follow `pages`; empty on the CPU
 };
 
 // Ok if the cache holds rows of `width` elements in a way that we know; `what` says so where they are of another width.

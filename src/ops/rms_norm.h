@@ -30,4 +30,14 @@ Status check(const RmsNormArgs& args);
 Cost cost(const RmsNormArgs& args);
 void reference(const RmsNormArgs& args);
 
+template <ArgsOf<RmsNormArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.inout("x", args.x);
+  v.in("add", args.add);
+  v.in("weight", args.weight);
+  v.out("y", args.y);
+  v.inout("guard.first_bad", args.guard.first_bad);
+  v.out("guard.rms", args.guard.rms);
+}
+
 }  // namespace reckoner

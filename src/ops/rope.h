@@ -43,4 +43,19 @@ void reference(const RopeHeadsArgs& args);
 // Rotates one vector of 2 * pairs elements in place.
 void rotate(float* x, const float* cosine, const float* sine, std::int64_t pairs, RopeLayout layout);
 
+template <ArgsOf<RopeAnglesArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("positions", args.positions);
+  v.in("frequencies", args.frequencies);
+  v.out("cosine", args.cosine);
+  v.out("sine", args.sine);
+}
+
+template <ArgsOf<RopeHeadsArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.inout("x", args.x);
+  v.in("cosine", args.cosine);
+  v.in("sine", args.sine);
+}
+
 }  // namespace reckoner

@@ -45,4 +45,23 @@ Status check(const CombineArgs& args);
 Cost cost(const CombineArgs& args);
 void reference(const CombineArgs& args);
 
+template <ArgsOf<RouteArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("logits", args.logits);
+  v.in("bias", args.bias);
+  v.out("weights", args.weights);
+  v.out("slot_of", args.slot_of);
+  v.out("slots.begin", args.slots.begin);
+  v.out("slots.tokens", args.slots.tokens);
+}
+
+template <ArgsOf<CombineArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("rows", args.rows);
+  v.in("weights", args.weights);
+  v.in("slot_of", args.slot_of);
+  v.in("shared", args.shared);
+  v.out("y", args.y);
+}
+
 }  // namespace reckoner

@@ -60,4 +60,31 @@ Status check(const AddBiasArgs& args);
 Cost cost(const AddBiasArgs& args);
 void reference(const AddBiasArgs& args);
 
+template <ArgsOf<EmbedArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("tokens", args.tokens);
+  v.weight("table", args.table);
+  v.out("y", args.y);
+}
+
+template <ArgsOf<GatherRowsArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("x", args.x);
+  v.in("rows", args.rows);
+  v.out("y", args.y);
+}
+
+template <ArgsOf<SiluMulArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("gate", args.gate);
+  v.in("up", args.up);
+  v.out("y", args.y);
+}
+
+template <ArgsOf<AddBiasArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.inout("x", args.x);
+  v.in("bias", args.bias);
+}
+
 }  // namespace reckoner

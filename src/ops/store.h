@@ -60,4 +60,32 @@ Status check(const StoreRowsArgs& args);
 Cost cost(const StoreRowsArgs& args);
 void reference(const StoreRowsArgs& args);
 
+template <ArgsOf<StoreLatentArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("kv", args.kv);
+  v.in("weight", args.weight);
+  v.in("cosine", args.cosine);
+  v.in("sine", args.sine);
+  v.places(args.places);
+  v.cache_out("cache", args.cache);
+}
+
+template <ArgsOf<StoreIndexKeyArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("k", args.k);
+  v.in("weight", args.weight);
+  v.in("bias", args.bias);
+  v.in("cosine", args.cosine);
+  v.in("sine", args.sine);
+  v.places(args.places);
+  v.cache_out("cache", args.cache);
+}
+
+template <ArgsOf<StoreRowsArgs> A, class V>
+void visit(A& args, V&& v) {
+  v.in("x", args.x);
+  v.places(args.places);
+  v.cache_out("cache", args.cache);
+}
+
 }  // namespace reckoner

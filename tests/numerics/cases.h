@@ -1,4 +1,5 @@
-// What numerics tests are made of: seeded random tensors, weights in every format, memory that notices writes beyond its end.
+// What numerics tests are made of: seeded random tensors and weights in every format. `under_test.h` comes from the folder of the device
+// whose kernels are tested (cpu, cuda): each test runs on all of them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,9 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/catalogue.h"
+#include "guarded_bytes.h"
+#include "ops/kernel.h"
 #include "quant/format.h"
 #include "tensor/dtype.h"
+#include "under_test.h"
 
 namespace reckoner {
 
@@ -34,33 +37,6 @@ class Random {
 
  private:
   std::mt19937_64 engine_;
-};
-
-// Memory of exactly `size` bytes, `misalignment` bytes beyond a multiple of 64, between borders that untouched() checks.
-class GuardedBytes {
- public:
-  explicit GuardedBytes(std::int64_t size, std::int64_t misalignment = 0) : size_(size), buffer_(size + misalignment + 2 * kBorder) {
-    std::memset(buffer_.data(), kMark, static_cast<std::size_t>(buffer_.size_bytes()));
-    begin_ = buffer_.data() + kBorder + misalignment;
-  }
-  std::byte* data() const { return begin_; }
-  std::int64_t size() const { return size_; }
-  bool untouched() const {
-    const auto marked = [](const std::byte* first, const std::byte* end) {
-      for (; first != end; ++first) {
-        if (*first != static_cast<std::byte>(kMark)) return false;
-      }
-      return true;
-    };
-    return marked(buffer_.data(), begin_) && marked(begin_ + size_, buffer_.data() + buffer_.size_bytes());
-  }
-
- private:
-  static constexpr std::int64_t kBorder = 128;
-  static constexpr int kMark = 0xa5;  // as a float of four: -2.9e-16
-  std::int64_t size_;
-  Buffer buffer_;
-  std::byte* begin_;
 };
 
 // A tensor with its memory.
@@ -136,22 +112,11 @@ inline std::vector<float> dequantised(const Weight& w) {
   return values;
 }
 
-// Runs a kernel as a step does: on `threads` threads, with a workspace of exactly the size that it asks for.
-template <class Args>
-void run_kernel(const Kernel<Args>& kernel, const Args& args, int threads) {
-  ASSERT_TRUE(check(args).ok()) << check(args).error().what;
-  ThreadPool pool(threads);
-  const GuardedBytes workspace(kernel.workspace_bytes(args, threads));
-  Lane lane{pool, workspace.data()};
-  kernel.run(args, lane);
-  EXPECT_TRUE(workspace.untouched()) << kernel.name << " wrote beyond its workspace";
-}
-
-// Calls body(kernel, key) for every kernel of the op, but the reference, that this machine can run, and each key that it serves.
+// Calls body(kernel, key) for every kernel of the op, but the reference, that the device under test can run, and each key that it serves.
 template <class Args, class Body>
 void for_each_kernel(Body&& body) {
-  const DeviceInfo device = detect_cpu();
-  const Catalogue catalogue = cpu_catalogue();
+  const DeviceInfo device = device_under_test();
+  const Catalogue catalogue = catalogue_under_test();
   for (const Kernel<Args>& kernel : catalogue.of<Args>()) {
     if (kernel.name.ends_with(".reference")) continue;
     for (int format = 0; format < kQuantFormats; ++format) {

@@ -126,11 +126,11 @@ class OwnedPlaces {
   std::vector<const std::int32_t*> pages_;
 };
 
-// body(kernel) for every kernel of the op, but the reference, that this machine can run: for ops whose kernels serve every key.
+// body(kernel) for every kernel of the op, but the reference, that the device under test can run: for ops whose kernels serve every key.
 template <class Args, class Body>
 void for_each_keyless_kernel(Body&& body) {
-  const DeviceInfo device = detect_cpu();
-  const Catalogue catalogue = cpu_catalogue();
+  const DeviceInfo device = device_under_test();
+  const Catalogue catalogue = catalogue_under_test();
   for (const Kernel<Args>& kernel : catalogue.of<Args>()) {
     if (kernel.name.ends_with(".reference") || !kernel.supports({}, device).yes) continue;
     SCOPED_TRACE(kernel.name);

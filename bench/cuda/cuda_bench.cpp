@@ -1,0 +1,404 @@
+// Times the CUDA kernels at the sizes of GLM-5, with random weights, next to the device's own ceilings. Each line: op, shape, time, what
+// bounds it, and the share of that bound that was reached. Every measurement is a CUDA graph of several calls on rotating weights (more
+// than the cache holds), replayed; the median counts.
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fill.h"
+#include "kernels/cuda/catalogue.h"
+#include "quant/format.h"
+
+namespace reckoner {
+namespace {
+
+void expect_success(cudaError_t error) { CHECK(error == cudaSuccess, cudaGetErrorString(error)); }
+
+// Device memory of this measurement, freed with it.
+class Memory {
+ public:
+  Memory() = default;
+  ~Memory() {
+    for (void* block : blocks_) static_cast<void>(cudaFree(block));
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  std::byte* take(std::int64_t size_bytes) {
+    void* block = nullptr;
+    expect_success(cudaMalloc(&block, static_cast<std::size_t>(std::max<std::int64_t>(size_bytes, 256))));
+    blocks_.push_back(block);
+    return static_cast<std::byte*>(block);
+  }
+  Tensor floats(const Shape& shape) {
+    const Tensor tensor{.data = take(shape.elements() * 4), .dtype = DType::f32, .shape = shape};
+    fill_floats(tensor.f32(), shape.elements(), ++seed_);
+    return tensor;
+  }
+  Tensor ints(const Shape& shape, const std::vector<std::int32_t>& values) {
+    const Tensor tensor{.data = take(shape.elements() * 4), .dtype = DType::i32, .shape = shape};
+    if (!values.empty()) expect_success(cudaMemcpy(tensor.data, values.data(), values.size() * 4, cudaMemcpyHostToDevice));
+    return tensor;
+  }
+  Weight weight(QuantFormat format, std::int64_t rows, std::int64_t cols) { return weights(format, rows, cols, 1).front(); }
+  // One after the other, as the uploader places experts.
+  std::vector<Weight> weights(QuantFormat format, std::int64_t rows, std::int64_t cols, std::int64_t count) {
+    const FormatInfo& layout = info(format);
+    const std::int64_t data_bytes = rows * layout.row_bytes(cols);
+    const std::int64_t scale_bytes = (rows + layout.block_rows - 1) / layout.block_rows * layout.scale_row_bytes(cols);
+    std::byte* data = take(count * data_bytes);
+    std::byte* scales = scale_bytes == 0 ? nullptr : take(count * scale_bytes);
+    if (format == QuantFormat::bf16) {
+      fill_bf16(reinterpret_cast<std::uint16_t*>(data), count * data_bytes / 2, ++seed_);
+    } else if (format == QuantFormat::nvfp4) {
+      fill_random_bytes(data, count * data_bytes, ++seed_);
+      fill_e4m3_scales(scales, count * scale_bytes, ++seed_);
+    } else {  // FP8
+      fill_e4m3_scales(data, count * data_bytes, ++seed_);
+      fill_floats(reinterpret_cast<float*>(scales), count * scale_bytes / 4, ++seed_);
+    }
+    std::vector<Weight> list;
+    for (std::int64_t i = 0; i < count; ++i) {
+      list.push_back({.format = format,
+                      .rows = rows,
+                      .cols = cols,
+                      .data = data + i * data_bytes,
+                      .scales = scales == nullptr ? nullptr : scales + i * scale_bytes,
+                      .scale = 0.01f});
+    }
+    return list;
+  }
+
+ private:
+  std::vector<void*> blocks_;
+  std::uint32_t seed_ = 0;
+};
+
+struct Bench {
+  DeviceInfo device;
+  Catalogue catalogue = cuda_catalogue();
+  ThreadPool pool{1};
+  cudaStream_t stream = nullptr;
+  double bytes_a_second = 0;
+  double multiply_adds_a_second = 0;
+  std::string only;
+};
+
+// Seconds that one of `calls` calls takes.
+double time_of(Bench& bench, int calls, const std::function<void(int)>& call) {
+  call(0);
+  expect_success(cudaStreamSynchronize(bench.stream));
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t program = nullptr;
+  expect_success(cudaStreamBeginCapture(bench.stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < calls; ++i) call(i);
+  expect_success(cudaStreamEndCapture(bench.stream, &graph));
+  expect_success(cudaGraphInstantiate(&program, graph, 0));
+  cudaEvent_t begin = nullptr, end = nullptr;
+  expect_success(cudaEventCreate(&begin));
+  expect_success(cudaEventCreate(&end));
+  std::vector<float> took;
+  for (int i = 0; i < 9; ++i) {
+    expect_success(cudaEventRecord(begin, bench.stream));
+    expect_success(cudaGraphLaunch(program, bench.stream));
+    expect_success(cudaEventRecord(end, bench.stream));
+    expect_success(cudaStreamSynchronize(bench.stream));
+    float milliseconds = 0;
+    expect_success(cudaEventElapsedTime(&milliseconds, begin, end));
+    if (i >= 2) took.push_back(milliseconds);
+  }
+  static_cast<void>(cudaEventDestroy(begin));
+  static_cast<void>(cudaEventDestroy(end));
+  static_cast<void>(cudaGraphExecDestroy(program));
+  static_cast<void>(cudaGraphDestroy(graph));
+  std::nth_element(took.begin(), took.begin() + std::ssize(took) / 2, took.end());
+  return static_cast<double>(took[took.size() / 2]) / 1e3 / calls;
+}
+
+// Times the op with each of `variants` in turn; `bytes` and `multiply_adds` are what one call must move and do at least.
+template <class Args>
+void measure(Bench& bench, const std::string& shape, Memory& memory, const std::vector<Args>& variants, double bytes,
+             double multiply_adds) {
+  if (!bench.only.empty() && std::string(Args::kName).find(bench.only) == std::string::npos) return;
+  const Kernel<Args>* kernel = choose_kernel(bench.catalogue.of<Args>(), variants.front().key(), bench.device);
+  CHECK(kernel != nullptr, Args::kName);
+  Lane lane{bench.pool, memory.take(kernel->workspace_bytes(variants.front(), 1)), bench.stream};
+  const int calls = std::max(static_cast<int>(variants.size()), 8);
+  const double seconds = time_of(bench, calls, [&](int i) { kernel->run(variants[static_cast<std::size_t>(i) % variants.size()], lane); });
+  const double by_bytes = bytes / bench.bytes_a_second, by_work = multiply_adds / bench.multiply_adds_a_second;
+  std::printf("%-16s %-46s %10.2f us  %7.0f GB/s %6.1f TFLOP/s  bound %-9s %8.2f us  %5.1f %%\n", Args::kName.data(), shape.c_str(),
+              seconds * 1e6, bytes / seconds * 1e-9, 2e-12 * multiply_adds / seconds, by_bytes > by_work ? "bandwidth" : "matrix",
+              std::max(by_bytes, by_work) * 1e6, 100 * std::max(by_bytes, by_work) / seconds);
+  std::fflush(stdout);
+}
+
+// ---- ceilings ----
+
+double copy_bandwidth(Bench& bench) {
+  Memory memory;
+  const std::int64_t size = std::int64_t{2} << 30;
+  std::byte* from = memory.take(size);
+  std::byte* to = memory.take(size);
+  fill_random_bytes(from, size, 1);
+  const double seconds = time_of(bench, 4, [&](int) {
+    expect_success(cudaMemcpyAsync(to, from, static_cast<std::size_t>(size), cudaMemcpyDeviceToDevice, bench.stream));
+  });
+  return 2.0 * static_cast<double>(size) / seconds;
+}
+
+// BF16 matrix products of the vendor's library, when it is there: multiply-adds a second, or 0.
+double matrix_peak(Bench& bench) {
+  void* library = dlopen("libcublas.so.13", RTLD_NOW);
+  if (library == nullptr) return 0;
+  using Create = int (*)(void**);
+  using SetStream = int (*)(void*, cudaStream_t);
+  using Multiply = int (*)(void*, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int, const void*, void*,
+                           int, int, int, int);
+  const auto create = reinterpret_cast<Create>(dlsym(library, "cublasCreate_v2"));
+  const auto set_stream = reinterpret_cast<SetStream>(dlsym(library, "cublasSetStream_v2"));
+  const auto multiply = reinterpret_cast<Multiply>(dlsym(library, "cublasGemmEx"));
+  void* handle = nullptr;
+  if (create == nullptr || set_stream == nullptr || multiply == nullptr || create(&handle) != 0) return 0;
+  set_stream(handle, bench.stream);
+  constexpr int kSize = 8192, kBf16 = 14, kFloatSums = 68, kDefault = -1;
+  Memory memory;
+  std::byte* matrices[3];
+  for (std::byte*& matrix : matrices) {
+    matrix = memory.take(std::int64_t{2} * kSize * kSize);
+    fill_bf16(reinterpret_cast<std::uint16_t*>(matrix), std::int64_t{kSize} * kSize, 7);
+  }
+  const float one = 1, zero = 0;
+  const double seconds = time_of(bench, 4, [&](int) {
+    multiply(handle, 1, 0, kSize, kSize, kSize, &one, matrices[0], kBf16, kSize, matrices[1], kBf16, kSize, &zero, matrices[2], kBf16,
+             kSize, kFloatSums, kDefault);
+  });
+  return static_cast<double>(kSize) * kSize * kSize / seconds;
+}
+
+// ---- ops ----
+
+std::string describe(std::int64_t tokens, QuantFormat format, std::int64_t rows, std::int64_t cols, Precision precision) {
+  return std::to_string(tokens) + " x " + std::string(info(format).name) + " [" + std::to_string(rows) + ", " + std::to_string(cols) + "]" +
+         (precision == Precision::exact ? " exact" : "");
+}
+
+void bench_linear(Bench& bench, QuantFormat format, std::int64_t rows, std::int64_t cols, const std::vector<std::int64_t>& tokens,
+                  Precision precision = Precision::fast) {
+  Memory memory;
+  std::vector<Weight> weights;
+  std::int64_t total = 0;
+  while (total < (std::int64_t{300} << 20)) {
+    weights.push_back(memory.weight(format, rows, cols));
+    total += weight_bytes(weights.back());
+  }
+  for (const std::int64_t count : tokens) {
+    std::vector<LinearArgs> variants;
+    const Tensor x = memory.floats({count, cols}), y = memory.floats({count, rows});
+    for (const Weight& w : weights) variants.push_back({.x = x, .w = w, .y = y, .precision = precision});
+    const Cost cost_of = cost(variants.front());
+    measure(bench, describe(count, format, rows, cols, precision), memory, variants, cost_of.bytes, cost_of.multiply_adds);
+  }
+}
+
+// Tokens choose eight of the experts at random, otherwise in each variant.
+void bench_experts(Bench& bench, QuantFormat format, std::int64_t rows, std::int64_t cols, LinearExpertsArgs::Rows by,
+                   const std::vector<std::int64_t>& tokens, Precision precision = Precision::fast) {
+  constexpr std::int64_t kExperts = 256, kTopK = 8;
+  Memory memory;
+  const std::vector<Weight> experts = memory.weights(format, rows, cols, kExperts);
+  std::mt19937 random(3);
+  for (const std::int64_t count : tokens) {
+    const std::int64_t slots = count * kTopK;
+    const Tensor x = memory.floats({by == LinearExpertsArgs::Rows::by_token ? count : slots, cols}), y = memory.floats({slots, rows});
+    std::vector<LinearExpertsArgs> variants;
+    double touched = 0;
+    for (int v = 0; v < 8; ++v) {
+      std::vector<std::vector<std::int32_t>> of(kExperts);
+      std::vector<std::int32_t> ids(kExperts);
+      std::iota(ids.begin(), ids.end(), 0);
+      for (std::int64_t t = 0; t < count; ++t) {
+        for (std::int64_t k = 0; k < kTopK; ++k) {
+          std::swap(ids[static_cast<std::size_t>(k)],
+                    ids[static_cast<std::size_t>(k + static_cast<std::int64_t>(random() % (kExperts - k)))]);
+          of[static_cast<std::size_t>(ids[static_cast<std::size_t>(k)])].push_back(static_cast<std::int32_t>(t));
+        }
+      }
+      std::vector<std::int32_t> begin = {0}, of_slot;
+      for (const std::vector<std::int32_t>& list : of) {
+        of_slot.insert(of_slot.end(), list.begin(), list.end());
+        begin.push_back(static_cast<std::int32_t>(of_slot.size()));
+        touched += list.empty() ? 0 : 0.125;
+      }
+      variants.push_back({.x = x,
+                          .experts = experts,
+                          .slots = {.begin = memory.ints({kExperts + 1}, begin), .tokens = memory.ints({slots}, of_slot)},
+                          .rows = by,
+                          .y = y,
+                          .precision = precision});
+    }
+    const double bytes = touched * static_cast<double>(weight_bytes(experts.front())) + static_cast<double>(x.bytes() + y.bytes());
+    measure(bench, describe(count, format, rows, cols, precision), memory, variants, bytes, static_cast<double>(slots * rows * cols));
+  }
+}
+
+// A pool of pages in order; tokens stand at the end of sequences of their own if there are few, else one after the other in one.
+struct CacheCase {
+  CacheView view;
+  TokenPlaces places;
+};
+
+CacheCase make_cache(Memory& memory, DType dtype, std::int64_t width, std::int64_t tokens, std::int64_t context) {
+  const std::int64_t sequences = tokens <= 16 ? tokens : 1, pages = (context + kPageTokens - 1) / kPageTokens;
+  CacheView view{.row_elements = width, .dtype = dtype, .quantised_elements = width >= 512 ? 512 : width};
+  view.page_bytes = kPageTokens * view.row_bytes();
+  view.base = memory.take(sequences * pages * view.page_bytes);
+  if (dtype == DType::bf16) {
+    fill_bf16(reinterpret_cast<std::uint16_t*>(view.base), sequences * pages * view.page_bytes / 2, 5);
+  } else {
+    fill_e4m3_scales(view.base, sequences * pages * view.page_bytes, 5);
+  }
+  std::vector<std::int32_t> table, positions;
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    for (std::int64_t p = 0; p < pages; ++p) table.push_back(static_cast<std::int32_t>(sequences == 1 ? p : t * pages + p));
+    positions.push_back(static_cast<std::int32_t>(sequences == 1 ? context - tokens + t : context - 1));
+  }
+  return {.view = view,
+          .places = {.positions = memory.ints({tokens}, positions), .pages = {}, .table = memory.ints({tokens, pages}, table)}};
+}
+
+void bench_attend(Bench& bench, std::int64_t tokens, std::int64_t context, std::int64_t top_k, std::int64_t heads = 64) {
+  Memory memory;
+  const CacheCase c = make_cache(memory, DType::bf16, 576, tokens, context);
+  std::mt19937 random(4);
+  std::vector<std::int32_t> selected, counts(static_cast<std::size_t>(tokens), static_cast<std::int32_t>(top_k));
+  for (std::int64_t t = 0; t < tokens; ++t) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(context - tokens));
+    std::iota(all.begin(), all.end(), 0);
+    std::shuffle(all.begin(), all.end(), random);
+    std::sort(all.begin(), all.begin() + top_k);
+    selected.insert(selected.end(), all.begin(), all.begin() + top_k);
+  }
+  AttendLatentArgs args{.q = memory.floats({tokens, heads, 576}),
+                        .places = c.places,
+                        .cache = c.view,
+                        .scale = 0.06f,
+                        .max_context = context,
+                        .y = memory.floats({tokens, heads, 512})};
+  if (top_k > 0) args.selection = {.counts = memory.ints({tokens}, counts), .positions = memory.ints({tokens, top_k}, selected)};
+  const std::int64_t attended = top_k > 0 ? top_k : context;
+  const double rows = static_cast<double>(tokens <= 16 ? tokens * attended : std::min(tokens * attended, context));
+  measure(bench,
+          std::to_string(tokens) + " tokens, " + std::to_string(heads) + " heads, " + std::to_string(attended) + " keys of " +
+              std::to_string(context),
+          memory, std::vector<AttendLatentArgs>{args}, rows * 1152 + static_cast<double>(args.q.bytes() + args.y.bytes()),
+          static_cast<double>(tokens * attended * heads) * (576 + 512));
+}
+
+void bench_index(Bench& bench, std::int64_t tokens, std::int64_t context) {
+  Memory memory;
+  const CacheCase c = make_cache(memory, DType::bf16, 128, tokens, context);
+  const IndexSelectArgs args{.q = memory.floats({tokens, 32, 128}),
+                             .weights = memory.floats({tokens, 32}),
+                             .scale = 0.1f,
+                             .places = c.places,
+                             .keys = c.view,
+                             .max_context = context,
+                             .selection = {.counts = memory.ints({tokens}, {}), .positions = memory.ints({tokens, 2048}, {})}};
+  const double sequences = tokens <= 16 ? static_cast<double>(tokens) : 1;
+  measure(bench, std::to_string(tokens) + " tokens, context " + std::to_string(context), memory, std::vector<IndexSelectArgs>{args},
+          sequences * static_cast<double>(context) * 256, static_cast<double>(tokens * context) * 32 * 128);
+}
+
+void bench_rows(Bench& bench, std::int64_t tokens) {
+  Memory memory;
+  const Tensor x = memory.floats({tokens, 6144}), add = memory.floats({tokens, 6144}), y = memory.floats({tokens, 6144});
+  const RmsNormArgs norm{.x = x,
+                         .add = add,
+                         .weight = memory.floats({6144}),
+                         .epsilon = 1e-5f,
+                         .y = y,
+                         .guard = {.first_bad = memory.ints({tokens}, {}), .rms = {}, .place = 1}};
+  measure(bench, std::to_string(tokens) + " x 6144", memory, std::vector<RmsNormArgs>{norm}, cost(norm).bytes, 0);
+  const RouteArgs route{.logits = memory.floats({tokens, 256}),
+                        .bias = memory.floats({256}),
+                        .scale = 2.5f,
+                        .weights = memory.floats({tokens, 8}),
+                        .slot_of = memory.ints({tokens, 8}, {}),
+                        .slots = {.begin = memory.ints({257}, {}), .tokens = memory.ints({tokens * 8}, {})}};
+  measure(bench, std::to_string(tokens) + " x 256", memory, std::vector<RouteArgs>{route}, cost(route).bytes, 0);
+  const CombineArgs combine{
+      .rows = memory.floats({tokens * 8, 6144}), .weights = route.weights, .slot_of = route.slot_of, .shared = x, .y = y};
+  measure(bench, std::to_string(tokens) + " x 8 x 6144", memory, std::vector<CombineArgs>{combine}, cost(combine).bytes, 0);
+  const SiluMulArgs silu{
+      .gate = memory.floats({tokens * 8, 2048}), .up = memory.floats({tokens * 8, 2048}), .y = memory.floats({tokens * 8, 2048})};
+  measure(bench, std::to_string(tokens * 8) + " x 2048", memory, std::vector<SiluMulArgs>{silu}, cost(silu).bytes, 0);
+  const LatentQueryArgs query{.q = memory.floats({tokens, 64, 256}),
+                              .kv_b = memory.weight(QuantFormat::bf16, 64 * 448, 512),
+                              .nope = 192,
+                              .y = memory.floats({tokens, 64, 576}),
+                              .precision = Precision::fast};
+  measure(bench, std::to_string(tokens) + " x 64 heads", memory, std::vector<LatentQueryArgs>{query}, cost(query).bytes,
+          cost(query).multiply_adds);
+  const LatentValueArgs value{.x = memory.floats({tokens, 64, 512}),
+                              .kv_b = query.kv_b,
+                              .nope = 192,
+                              .y = memory.floats({tokens, 64, 256}),
+                              .precision = Precision::fast};
+  measure(bench, std::to_string(tokens) + " x 64 heads", memory, std::vector<LatentValueArgs>{value}, cost(value).bytes,
+          cost(value).multiply_adds);
+}
+
+void run_all(Bench& bench) {
+  using F = QuantFormat;
+  using Rows = LinearExpertsArgs::Rows;
+  for (const F format : {F::nvfp4, F::bf16, F::fp8_block}) {
+    bench_linear(bench, format, 12288, 6144, {1, 2, 4, 8});
+    bench_linear(bench, format, 2048, 6144, {1, 8});
+    bench_linear(bench, format, 6144, 16384, {1, 8});
+    bench_linear(bench, format, 12288, 6144, {64, 512, 4096});
+  }
+  bench_linear(bench, F::nvfp4, 12288, 6144, {1, 8, 512}, Precision::exact);
+  bench_experts(bench, F::nvfp4, 2048, 6144, Rows::by_token, {1, 2, 4, 8, 64});
+  bench_experts(bench, F::nvfp4, 6144, 2048, Rows::by_slot, {1, 2, 4, 8, 64});
+  bench_experts(bench, F::nvfp4, 2048, 6144, Rows::by_token, {512, 4096});
+  for (const std::int64_t tokens : {1, 4, 8, 64, 256}) bench_attend(bench, tokens, 32768, 2048);
+  bench_attend(bench, 1, 32768, 2048, 8);
+  for (const std::int64_t tokens : {1, 8, 64}) bench_index(bench, tokens, 32768);
+  bench_index(bench, 1, 131072);
+  for (const std::int64_t tokens : {1, 8, 512}) bench_rows(bench, tokens);
+}
+
+int main_of(int count, char** arguments) {
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) {
+    std::printf("no CUDA device here\n");
+    return 0;
+  }
+  Bench bench;
+  if (count > 1) bench.only = arguments[1];
+  bench.device.name = properties.name;
+  bench.device.cuda = {.major = properties.major,
+                       .minor = properties.minor,
+                       .multiprocessors = properties.multiProcessorCount,
+                       .shared_bytes_per_block = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin)};
+  expect_success(cudaStreamCreate(&bench.stream));
+  bench.bytes_a_second = copy_bandwidth(bench);
+  const double measured = matrix_peak(bench);
+  bench.multiply_adds_a_second = measured > 0 ? measured : 400e12;
+  std::printf("%s: copy %.0f GB/s (read + written), BF16 matrix product %.0f TFLOP/s%s\n", properties.name, bench.bytes_a_second * 1e-9,
+              2e-12 * bench.multiply_adds_a_second, measured > 0 ? "" : " (assumed: libcublas.so.13 is not here)");
+  run_all(bench);
+  return 0;
+}
+
+}  // namespace
+}  // namespace reckoner
+
+int main(int count, char** arguments) { return reckoner::main_of(count, arguments); }

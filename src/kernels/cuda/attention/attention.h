@@ -1,0 +1,20 @@
+// attend_latent, attend_grouped and index_select on CUDA devices.
+#pragma once
+
+#include <vector>
+
+#include "ops/kernel.h"
+
+namespace reckoner::cuda {
+
+// For any shape and cache dtype, in float.
+Kernel<AttendLatentArgs> attend_latent_generic();
+Kernel<AttendGroupedArgs> attend_grouped_generic();
+Kernel<IndexSelectArgs> index_select_generic();
+
+// Best first.
+std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels();
+std::vector<Kernel<AttendGroupedArgs>> attend_grouped_kernels();
+std::vector<Kernel<IndexSelectArgs>> index_select_kernels();
+
+}  // namespace reckoner::cuda

@@ -1,0 +1,42 @@
+// What every CUDA kernel's host side needs: the stream, launches, and what a device must offer. Nobody here looks at the error of a
+// launch: a device that failed ends the step, which whoever waits for the stream finds out.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "ops/kernel.h"
+
+namespace reckoner::cuda {
+
+// Kernels that ask for no more run on every architecture that we support.
+inline constexpr std::int64_t kPortableSharedBytes = 101'376;
+
+inline cudaStream_t stream_of(const Lane& lane) { return static_cast<cudaStream_t>(lane.stream); }
+
+inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
+  return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// mma.sync on BF16, cp.async: from 8.0 on.
+inline Support supports_portable(const DeviceInfo& device) {
+  if (device.cuda.major >= 8) return {};
+  return {.yes = false, .reason = "needs a CUDA device of compute capability 8.0 or later"};
+}
+inline Support supports_any(const Key&, const DeviceInfo& device) { return supports_portable(device); }
+
+// Lets a kernel have more than 48 KiB of dynamic shared memory. Cheap enough to call before each launch, and not recorded by a graph.
+template <class Function>
+void allow_shared(Function* function, std::int64_t bytes) {
+  if (bytes <= 48 * 1024) return;
+  static_cast<void>(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+}
+
+template <class Args>
+std::int64_t no_workspace(const Args&, int) {
+  return 0;
+}
+
+}  // namespace reckoner::cuda

@@ -1,0 +1,113 @@
+// latent_query and latent_value for any shape and format.
+#include "kernels/cuda/common/launch.cuh"
+#include "kernels/cuda/latent/latent.h"
+#include "kernels/cuda/linear/dot_tile.cuh"
+
+namespace reckoner::cuda {
+namespace {
+
+// ---- latent_query: the weight's columns are the outputs ----
+
+constexpr int kTokens = 4;
+constexpr int kColumns = 256;  // of a block: a lane takes eight
+constexpr int kWarps = 8;      // each takes every eighth row of the weight
+
+struct LatentShape {
+  std::int64_t tokens, heads, head_rows, nope, rope;
+};
+
+template <QuantFormat kFormat>
+__global__ void __launch_bounds__(kWarps * 32) latent_query_kernel(DeviceWeight w, const float* q, float* y, LatentShape shape) {
+  __shared__ float partial[kWarps][kTokens][kColumns];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const std::int64_t head = blockIdx.y, first_token = std::int64_t{blockIdx.z} * kTokens;
+  const std::int64_t column = std::int64_t{blockIdx.x} * kColumns + lane * 8;
+  const std::int64_t q_width = shape.nope + shape.rope, y_width = w.cols + shape.rope;
+  float sums[kTokens][8] = {};
+  for (std::int64_t p = warp; p < shape.nope && column < w.cols; p += kWarps) {
+    float weights[8];
+    load_eight<kFormat>(w, head * shape.head_rows + p, column, weights);
+#pragma unroll
+    for (int t = 0; t < kTokens; ++t) {
+      if (first_token + t >= shape.tokens) continue;
+      const float element = q[((first_token + t) * shape.heads + head) * q_width + p];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sums[t][i] = fmaf(element, weights[i], sums[t][i]);
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < kTokens; ++t) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) partial[warp][t][lane * 8 + i] = sums[t][i];
+  }
+  __syncthreads();
+  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kColumns; i += kWarps * 32) {
+    const std::int64_t token = first_token + i / kColumns, c = std::int64_t{blockIdx.x} * kColumns + i % kColumns;
+    if (token >= shape.tokens || c >= w.cols) continue;
+    float sum = 0;
+    for (int other = 0; other < kWarps; ++other) sum += partial[other][i / kColumns][i % kColumns];
+    y[(token * shape.heads + head) * y_width + c] = sum;
+  }
+  if (blockIdx.x != 0) return;
+  for (std::int64_t i = threadIdx.x; i < kTokens * shape.rope; i += kWarps * 32) {
+    const std::int64_t token = first_token + i / shape.rope, r = i % shape.rope;
+    if (token >= shape.tokens) continue;
+    y[(token * shape.heads + head) * y_width + w.cols + r] = q[(token * shape.heads + head) * q_width + shape.nope + r];
+  }
+}
+
+void run_latent_query(const LatentQueryArgs& args, Lane& lane) {
+  const std::int64_t heads = args.q.dim(1);
+  const LatentShape shape{.tokens = args.q.dim(0),
+                          .heads = heads,
+                          .head_rows = args.kv_b.rows / heads,
+                          .nope = args.nope,
+                          .rope = args.q.dim(2) - args.nope};
+  const dim3 grid(blocks_for(args.kv_b.cols, kColumns), static_cast<unsigned>(heads), blocks_for(shape.tokens, kTokens));
+  for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
+    latent_query_kernel<kFormat><<<grid, kWarps * 32, 0, stream_of(lane)>>>(device_weight(args.kv_b), args.q.f32(), args.y.f32(), shape);
+  });
+}
+
+// ---- latent_value: a linear layer a head ----
+
+template <QuantFormat kFormat>
+__global__ void __launch_bounds__(kTileWarps * 32)
+    latent_value_kernel(DeviceWeight w, const float* x, float* y, LatentShape shape) {
+  const std::int64_t head = blockIdx.y, first_token = std::int64_t{blockIdx.z} * kTileTokens;
+  const std::int64_t values = shape.head_rows - shape.nope;
+  const std::int64_t own = std::int64_t{blockIdx.x} * kTileWarps * kTileRows + threadIdx.x / 32 * kTileRows;  // of the head's values
+  if (own >= values) return;
+  const std::int64_t head_first = head * shape.head_rows + shape.nope;
+  const float* inputs[kTileTokens];
+  float* outputs[kTileTokens];
+  const int count = static_cast<int>(min(static_cast<long long>(shape.tokens - first_token), static_cast<long long>(kTileTokens)));
+#pragma unroll
+  for (int t = 0; t < kTileTokens; ++t) {
+    const std::int64_t row = (first_token + (t < count ? t : 0)) * shape.heads + head;
+    inputs[t] = x + row * w.cols;
+    outputs[t] = y + row * values - head_first;  // dot_tile counts the weight's rows
+  }
+  dot_tile<kFormat, kTileTokens>(w, head_first + own, head_first + values, inputs, outputs, count);
+}
+
+void run_latent_value(const LatentValueArgs& args, Lane& lane) {
+  const std::int64_t heads = args.x.dim(1);
+  const LatentShape shape{
+      .tokens = args.x.dim(0), .heads = heads, .head_rows = args.kv_b.rows / heads, .nope = args.nope, .rope = 0};
+  const dim3 grid(blocks_for(args.y.dim(2), kTileWarps * kTileRows), static_cast<unsigned>(heads), blocks_for(shape.tokens, kTileTokens));
+  for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
+    latent_value_kernel<kFormat><<<grid, kTileWarps * 32, 0, stream_of(lane)>>>(device_weight(args.kv_b), args.x.f32(), args.y.f32(), shape);
+  });
+}
+
+}  // namespace
+
+std::vector<Kernel<LatentQueryArgs>> latent_query_kernels() {
+  return {{"latent_query.cuda", supports_any, no_workspace<LatentQueryArgs>, run_latent_query}};
+}
+std::vector<Kernel<LatentValueArgs>> latent_value_kernels() {
+  return {{"latent_value.cuda", supports_any, no_workspace<LatentValueArgs>, run_latent_value}};
+}
+
+}  // namespace reckoner::cuda

@@ -1,0 +1,127 @@
+// Weights as operands of a matrix instruction: what a lane of a quad (four lanes that share a row) holds of a row's next kColumns columns,
+// and how that becomes BF16 pairs. A unit is eight columns of a lane: four pairs, two instructions. Which columns stand in a pair follows
+// from how cheaply the codes come out; whoever makes the other operand asks column() and first() and second().
+#pragma once
+
+#include "kernels/cuda/common/mma.cuh"
+#include "kernels/cuda/common/weights.cuh"
+
+namespace reckoner::cuda {
+
+template <QuantFormat kFormat>
+struct Chunk;
+
+template <>
+struct Chunk<QuantFormat::bf16> {
+  static constexpr int kColumns = 64, kUnits = 2;
+  static constexpr float kFactor = 1;  // what the sums must be multiplied by, beside the tensor's scale
+  static constexpr bool kScaled = false;  // the sums of each chunk have a scale of their own
+  // Unit's first column in the chunk; pair i is of the columns first(i) and second(i) from there.
+  __device__ static int column(int unit, int t) { return unit * 32 + t * 8; }
+  __device__ static constexpr int first(int i) { return 2 * i; }
+  __device__ static constexpr int second(int i) { return 2 * i + 1; }
+
+  uint4 codes[2];
+  __device__ void load(const std::byte* row, const std::byte*, int chunk, int t) {
+    const auto* at = reinterpret_cast<const uint4*>(row + chunk * 128 + t * 16);
+    codes[0] = __ldcs(at);
+    codes[1] = __ldcs(at + 4);
+  }
+  __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
+    const uint4 c = codes[unit];
+    out[0] = c.x, out[1] = c.y, out[2] = c.z, out[3] = c.w;
+  }
+  __device__ bool is_bad() const { return false; }  // a NaN goes through the products by itself
+};
+
+// A code with its exponent and mantissa where BF16 has them is its value times 2^-126; the scale as BF16 is made 2^118 times as large (at
+// most 448 * 2^118), which leaves 2^-8. All products are exact: two significant bits times four.
+template <>
+struct Chunk<QuantFormat::nvfp4> {
+  static constexpr int kColumns = 128, kUnits = 4;
+  static constexpr float kFactor = 256;
+  static constexpr bool kScaled = false;
+  __device__ static int column(int unit, int t) { return t * 32 + unit * 8; }
+  __device__ static constexpr int first(int i) { return i; }
+  __device__ static constexpr int second(int i) { return i + 4; }
+
+  uint4 codes;
+  std::uint32_t scales;  // two: of the lane's first 16 columns and of the others
+  __device__ void load(const std::byte* row, const std::byte* scale_row, int chunk, int t) {
+    codes = __ldcs(reinterpret_cast<const uint4*>(row + chunk * 64 + t * 16));
+    scales = *reinterpret_cast<const std::uint16_t*>(scale_row + chunk * 8 + t * 2);
+  }
+  __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
+    const std::uint32_t word = unit == 0 ? codes.x : unit == 1 ? codes.y : unit == 2 ? codes.z : codes.w;
+    const std::uint32_t scale = scale_pair(unit / 2);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const std::uint32_t shifted = word << (12 - 4 * i);
+      out[i] = multiply_pairs((shifted & 0x80008000u) | (shifted >> 6 & 0x01c001c0u), scale);
+    }
+  }
+  __device__ std::uint32_t scale_pair(int block) const {
+    const std::uint32_t code = scales >> 8 * block;
+    const float scale = __uint_as_float((code & 0x80u) << 24 | (code & 0x7fu) << 20) * 0x1p120f * 0x1p118f;
+    return __byte_perm(__float_as_uint(scale), 0, 0x3232);
+  }
+  // A scale that is NaN: its code looks like 480.
+  __device__ bool is_bad() const { return (((scales & 0x7f7fu) + 0x0101u) & 0x8080u) != 0; }
+};
+
+// E4M3 in the same way: 2^-120, made right by a product that is exact.
+struct ChunkE4m3 {
+  static constexpr int kColumns = 128, kUnits = 4;
+  static constexpr float kFactor = 1;
+  __device__ static int column(int unit, int t) { return unit / 2 * 64 + t * 16 + unit % 2 * 8; }
+  __device__ static constexpr int first(int i) { return i / 2 * 4 + i % 2; }
+  __device__ static constexpr int second(int i) { return i / 2 * 4 + i % 2 + 2; }
+
+  uint4 codes[2];
+  __device__ void load(const std::byte* row, const std::byte*, int chunk, int t) {
+    const auto* at = reinterpret_cast<const uint4*>(row + chunk * 128 + t * 16);
+    codes[0] = __ldcs(at);
+    codes[1] = __ldcs(at + 4);
+  }
+  __device__ static std::uint32_t decode(std::uint32_t shifted) {
+    return multiply_pairs((shifted & 0x80008000u) | (shifted >> 4 & 0x07f007f0u), 0x7b807b80u);  // 2^120
+  }
+  __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
+    const uint4 c = codes[unit / 2];
+    const std::uint32_t low = unit % 2 == 0 ? c.x : c.z, high = unit % 2 == 0 ? c.y : c.w;
+    out[0] = decode(low << 8), out[1] = decode(low), out[2] = decode(high << 8), out[3] = decode(high);
+  }
+  __device__ bool is_bad() const {
+    std::uint32_t found = 0;
+#pragma unroll
+    for (const uint4& c : codes) {
+      for (const std::uint32_t word : {c.x, c.y, c.z, c.w}) found |= (word & 0x7f7f7f7fu) + 0x01010101u;
+    }
+    return (found & 0x80808080u) != 0;
+  }
+};
+template <>
+struct Chunk<QuantFormat::fp8_channel> : ChunkE4m3 {
+  static constexpr bool kScaled = false;
+};
+template <>
+struct Chunk<QuantFormat::fp8_block> : ChunkE4m3 {
+  static constexpr bool kScaled = true;
+};
+
+inline bool has_chunks(QuantFormat format) {
+  using F = QuantFormat;
+  return format == F::bf16 || format == F::nvfp4 || format == F::fp8_channel || format == F::fp8_block;
+}
+
+// Calls body.template operator()<format>() for a format that has chunks.
+template <class Body>
+void for_chunk_format(QuantFormat format, Body&& body) {
+  using F = QuantFormat;
+  if (format == F::bf16) body.template operator()<F::bf16>();
+  if (format == F::nvfp4) body.template operator()<F::nvfp4>();
+  if (format == F::fp8_channel) body.template operator()<F::fp8_channel>();
+  if (format == F::fp8_block) body.template operator()<F::fp8_block>();
+}
+
+}  // namespace reckoner::cuda
