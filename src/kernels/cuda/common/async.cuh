@@ -11,6 +11,11 @@ __device__ inline std::uint32_t shared_address(const void* pointer) { return sta
 __device__ inline void copy_async(void* to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
+// Four or eight bytes.
+template <int kBytes>
+__device__ void copy_few_async(void* to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_address(to)), "l"(from), "n"(kBytes) : "memory");
+}
 __device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Until at most kLeft of the thread's groups are under way.
 template <int kLeft>
