@@ -11,8 +11,7 @@
 namespace reckoner::cuda {
 namespace {
 
-constexpr int kWarps = 8;
-constexpr int kThreads = kWarps * 32;
+constexpr int kTiles = 1;  // of sixteen rows, a block: with two, fewer warps fit and it was slower
 constexpr int kTokens = 8;
 constexpr std::int64_t kColumnsMultiple = 128;
 
@@ -57,20 +56,19 @@ struct TokenColumns<C, 1> {
 };
 
 // Chunks of a warp's rows on their way into registers: sixteen rows a tile.
-template <class C, int kTiles>
+template <class C>
 struct Stage {
   uint4 codes[kTiles][C::kPlanes][16][4];
   std::byte scales[kTiles][16][C::kScaleBytes > 0 ? C::kScaleBytes : 1];
 };
 
 // As many as shared memory has room for on every device, and at most as many as hide the memory's latency.
-template <class C, int kTiles>
-constexpr int kStages = C::kPlanes * kTiles == 4 ? 2 : 4;
+constexpr int kStages = 4;
 
-template <class C, int kTiles>
+template <class C, int kWarps>
 struct SharedRows {
   union {
-    Stage<C, kTiles> stages[kWarps][kStages<C, kTiles>];
+    Stage<C> stages[kWarps][kStages];
     struct {
       float sums[kWarps][kTokens][kTiles * 16 + 4];
       int bad[kTiles * 16];  // rows with a code that is NaN
@@ -81,11 +79,11 @@ struct SharedRows {
 
 // y[t][row] for the rows [first_row, first_row + 16 kTiles) that exist. `x` is the row of this lane's token (lane / 4) or null; `y(t)` the
 // place of token t's.
-template <QuantFormat kFormat, int kParts, int kTiles, class Output>
+template <QuantFormat kFormat, int kParts, int kWarps, class Output>
 __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const void* x, int tokens,
-                         SharedRows<Chunk<kFormat>, kTiles>& shared, const Output& y) {
+                         SharedRows<Chunk<kFormat>, kWarps>& shared, const Output& y) {
   using C = Chunk<kFormat>;
-  constexpr int kDepth = kStages<C, kTiles>;
+  constexpr int kDepth = kStages;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, g = lane / 4, t = lane % 4;
   const int chunks = static_cast<int>(w.cols / C::kColumns);
   const auto clamped = [&](int row) { return min(static_cast<long long>(first_row + row), static_cast<long long>(w.rows - 1)); };
@@ -97,7 +95,7 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
     rows[tile][1] = w.data + clamped(tile * 16 + 8 + g) * w.row_bytes + t * 16;
     scales[tile] = scales_of_row<kFormat>(w, clamped(tile * 16 + lane % 16));
   }
-  const auto fetch = [&](int chunk, Stage<C, kTiles>& stage) {
+  const auto fetch = [&](int chunk, Stage<C>& stage) {
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
@@ -116,7 +114,9 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
     if (warp + i * kWarps < chunks) fetch(warp + i * kWarps, shared.stages[warp][i]);
     commit_copies();
   }
-  if constexpr (kFormat == QuantFormat::nvfp4) shared.scale_pairs[threadIdx.x] = C::scale_pair(threadIdx.x);
+  if constexpr (kFormat == QuantFormat::nvfp4) {
+    for (unsigned code = threadIdx.x; code < 256; code += kWarps * 32) shared.scale_pairs[code] = C::scale_pair(code);
+  }
   __syncthreads();
   float sums[kTiles][4] = {};
   bool bad[kTiles][2] = {};
@@ -130,7 +130,7 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
     columns.load(x, chunk, t);
     wait_for_copies<kDepth - 1>();
     __syncwarp();
-    const Stage<C, kTiles>& stage = shared.stages[warp][at];
+    const Stage<C>& stage = shared.stages[warp][at];
     at = (at + 1) % kDepth;
     C now[kTiles][2];
     float chunk_sums[kTiles][4] = {};
@@ -171,7 +171,7 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
   }
   __syncthreads();
   auto& results = shared.results;
-  for (int i = static_cast<int>(threadIdx.x); i < kTiles * 16; i += kThreads) results.bad[i] = 0;
+  for (int i = static_cast<int>(threadIdx.x); i < kTiles * 16; i += kWarps * 32) results.bad[i] = 0;
   __syncthreads();
 #pragma unroll
   for (int tile = 0; tile < kTiles; ++tile) {
@@ -181,7 +181,7 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
     if (bad[tile][1]) results.bad[tile * 16 + 8 + g] = 1;
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kTiles * 16; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTokens * kTiles * 16; i += kWarps * 32) {
     const int token = i / (kTiles * 16), row = i % (kTiles * 16);
     if (token >= tokens || first_row + row >= w.rows) continue;
     float sum = 0;
@@ -193,18 +193,18 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
   }
 }
 
-// Blocks that a multiprocessor should hold.
-constexpr int wanted_blocks(int tiles, int parts) { return parts > 1 ? 1 : tiles == 1 ? 3 : 2; }
+// Blocks of eight warps that a multiprocessor should hold.
+constexpr int wanted_blocks(QuantFormat format, int parts) { return parts > 1 ? 2 : format == QuantFormat::nvfp4 ? 4 : 3; }
 
 // Where the activations are: as they came (`exact`), rounded by another kernel, or to be rounded by each block into its shared memory.
 enum class Tokens { plain, rounded, rounded_here };
 
-template <QuantFormat kFormat, int kParts, int kTiles, Tokens kSource>
-__global__ void __launch_bounds__(kThreads, wanted_blocks(kTiles, kParts))
+template <QuantFormat kFormat, int kParts, int kWarps, Tokens kSource>
+__global__ void __launch_bounds__(kWarps * 32, wanted_blocks(kFormat, kParts) * 8 / kWarps)
     linear_few_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens) {
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
-  auto& shared = *reinterpret_cast<SharedRows<C, kTiles>*>(memory);
+  auto& shared = *reinterpret_cast<SharedRows<C, kWarps>*>(memory);
   const std::int64_t first_token = std::int64_t{blockIdx.y} * kTokens, first_row = std::int64_t{blockIdx.x} * 16 * kTiles;
   const int count = static_cast<int>(min(static_cast<long long>(tokens - first_token), static_cast<long long>(kTokens)));
   const int token = static_cast<int>(threadIdx.x) % 32 / 4;
@@ -212,19 +212,19 @@ __global__ void __launch_bounds__(kThreads, wanted_blocks(kTiles, kParts))
   const auto* rows = static_cast<const std::byte*>(x) + first_token * row_bytes;
   if constexpr (kSource == Tokens::rounded_here) {
     auto* rounded = reinterpret_cast<uint4*>(memory + sizeof(shared));
-    for (std::int64_t i = threadIdx.x; i < count * w.cols / 8; i += kThreads) rounded[i] = rounded_piece<C>(static_cast<const float*>(x), i);
+    for (std::int64_t i = threadIdx.x; i < count * w.cols / 8; i += kWarps * 32) rounded[i] = rounded_piece<C>(static_cast<const float*>(x), i);
     rows = reinterpret_cast<const std::byte*>(rounded);  // few_rows() waits for all threads before it reads them
   }
-  few_rows<kFormat, kParts, kTiles>(w, first_row, token < count ? rows + token * row_bytes : nullptr, count, shared,
+  few_rows<kFormat, kParts, kWarps>(w, first_row, token < count ? rows + token * row_bytes : nullptr, count, shared,
                                     [&](int t) { return y + (first_token + t) * w.rows; });
 }
 
-template <QuantFormat kFormat, int kParts, int kTiles>
-__global__ void __launch_bounds__(kThreads, wanted_blocks(kTiles, kParts))
+template <QuantFormat kFormat, int kParts, int kWarps>
+__global__ void __launch_bounds__(kWarps * 32, (kParts > 1 ? 2 : 3) * 8 / kWarps)
     linear_experts_few_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                               LinearExpertsArgs::Rows rows, const std::byte* x, float* y) {
   extern __shared__ __align__(16) unsigned char memory[];
-  auto& shared = *reinterpret_cast<SharedRows<Chunk<kFormat>, kTiles>*>(memory);
+  auto& shared = *reinterpret_cast<SharedRows<Chunk<kFormat>, kWarps>*>(memory);
   __shared__ ExpertTile shared_tile;
   const ExpertTile tile = find_expert_tile(begin, experts.count, kTokens, static_cast<int>(blockIdx.y), shared_tile);
   if (tile.expert < 0) return;
@@ -235,31 +235,33 @@ __global__ void __launch_bounds__(kThreads, wanted_blocks(kTiles, kParts))
     const std::int64_t slot = tile.first + token;
     own = x + (rows == LinearExpertsArgs::Rows::by_token ? std::int64_t{tokens[slot]} : slot) * w.cols * (kParts > 1 ? 4 : 2);
   }
-  few_rows<kFormat, kParts, kTiles>(w, std::int64_t{blockIdx.x} * 16 * kTiles, own, tile.count, shared,
+  few_rows<kFormat, kParts, kWarps>(w, std::int64_t{blockIdx.x} * 16 * kTiles, own, tile.count, shared,
                                     [&](int t) { return y + (tile.first + t) * w.rows; });
 }
 
-// More rows a block where that leaves no multiprocessor idle: they share the activations. What a token gets does not depend on it.
+// Fewer warps where each would have too few columns to keep a stream going.
 template <class Body>
 void for_shape(Precision precision, const Weight& w, Body&& body) {
-  if (precision == Precision::exact) return body.template operator()<3, 1>();
-  if (w.rows >= 12288) return body.template operator()<1, 2>();
-  body.template operator()<1, 1>();
+  const bool narrow = w.cols <= 2048;
+  if (precision == Precision::exact && narrow) return body.template operator()<3, 4>();
+  if (precision == Precision::exact) return body.template operator()<3, 8>();
+  if (narrow) return body.template operator()<1, 4>();
+  body.template operator()<1, 8>();
 }
 
 // Activations that every block rounds for itself, which saves a launch.
 constexpr std::int64_t kMostHereBytes = 32 << 10;
 bool rounds_here(const LinearArgs& args) { return args.x.dim(0) <= 2 && args.x.shape.elements() * 2 <= kMostHereBytes; }
 
-template <QuantFormat kFormat, int kParts, int kTiles, Tokens kSource>
+template <QuantFormat kFormat, int kParts, int kWarps, Tokens kSource>
 void launch_linear(const LinearArgs& args, const void* x, std::int64_t more_shared, Lane& lane) {
-  constexpr auto kShared = static_cast<std::int64_t>(sizeof(SharedRows<Chunk<kFormat>, kTiles>));
+  constexpr auto kShared = static_cast<std::int64_t>(sizeof(SharedRows<Chunk<kFormat>, kWarps>));
   static_assert(kShared + (kSource == Tokens::rounded_here ? kMostHereBytes : 0) <= kPortableSharedBytes);
   const std::int64_t tokens = args.x.dim(0);
   const dim3 grid(blocks_for(args.w.rows, 16 * kTiles), blocks_for(tokens, kTokens));
-  allow_shared(linear_few_kernel<kFormat, kParts, kTiles, kSource>, kShared + more_shared);
-  linear_few_kernel<kFormat, kParts, kTiles, kSource>
-      <<<grid, kThreads, kShared + more_shared, stream_of(lane)>>>(device_weight(args.w), x, args.y.f32(), tokens);
+  allow_shared(linear_few_kernel<kFormat, kParts, kWarps, kSource>, kShared + more_shared);
+  linear_few_kernel<kFormat, kParts, kWarps, kSource>
+      <<<grid, kWarps * 32, kShared + more_shared, stream_of(lane)>>>(device_weight(args.w), x, args.y.f32(), tokens);
 }
 
 }  // namespace
@@ -272,24 +274,20 @@ std::int64_t linear_few_workspace(const LinearArgs& args) {
 }
 
 void run_linear_few(const LinearArgs& args, Lane& lane) {
-  for_shape(args.precision, args.w, [&]<int kParts, int kTiles>() {
+  for_shape(args.precision, args.w, [&]<int kParts, int kWarps>() {
     for_chunk_format(args.w.format, [&]<QuantFormat kFormat>() {
       if constexpr (kParts > 1) {
-        launch_linear<kFormat, kParts, kTiles, Tokens::plain>(args, args.x.data, 0, lane);
+        launch_linear<kFormat, kParts, kWarps, Tokens::plain>(args, args.x.data, 0, lane);
       } else {
-        // FP8's chunks are twice as large: two tiles and the activations do not fit.
-        constexpr bool kFits = sizeof(SharedRows<Chunk<kFormat>, kTiles>) + kMostHereBytes <= kPortableSharedBytes;
-        if constexpr (kFits) {
-          if (rounds_here(args))
-            return launch_linear<kFormat, kParts, kTiles, Tokens::rounded_here>(args, args.x.data, args.x.shape.elements() * 2, lane);
-        }
+        if (rounds_here(args))
+          return launch_linear<kFormat, kParts, kWarps, Tokens::rounded_here>(args, args.x.data, args.x.shape.elements() * 2, lane);
         const std::int64_t tokens = args.x.dim(0), part = part_tokens(args.w.cols);
         for (std::int64_t first = 0; first < tokens; first += part) {
           LinearArgs some = args;
           some.x = args.x.rows(first, std::min(part, tokens - first));
           some.y = args.y.rows(first, std::min(part, tokens - first));
           round_rows<kFormat>(some.x.f32(), reinterpret_cast<std::uint16_t*>(lane.workspace), some.x.shape.elements(), stream_of(lane));
-          launch_linear<kFormat, kParts, kTiles, Tokens::rounded>(some, lane.workspace, 0, lane);
+          launch_linear<kFormat, kParts, kWarps, Tokens::rounded>(some, lane.workspace, 0, lane);
         }
       }
     });
@@ -303,19 +301,19 @@ std::int64_t linear_experts_few_workspace(const LinearExpertsArgs& args) {
 void run_linear_experts_few(const LinearExpertsArgs& args, Lane& lane) {
   const DeviceExperts experts = device_experts(args.experts);
   const std::int64_t slots = args.y.dim(0);
-  for_shape(args.precision, args.experts.front(), [&]<int kParts, int kTiles>() {
+  for_shape(args.precision, args.experts.front(), [&]<int kParts, int kWarps>() {
     const dim3 grid(blocks_for(experts.first.rows, 16 * kTiles),
                     static_cast<unsigned>(most_expert_tiles(slots, experts.count, kTokens)));
     for_chunk_format(args.experts.front().format, [&]<QuantFormat kFormat>() {
-      constexpr auto kShared = static_cast<std::int64_t>(sizeof(SharedRows<Chunk<kFormat>, kTiles>));
+      constexpr auto kShared = static_cast<std::int64_t>(sizeof(SharedRows<Chunk<kFormat>, kWarps>));
       static_assert(kShared + 16 <= kPortableSharedBytes);
-      allow_shared(linear_experts_few_kernel<kFormat, kParts, kTiles>, kShared);
+      allow_shared(linear_experts_few_kernel<kFormat, kParts, kWarps>, kShared);
       const std::byte* x = args.x.data;
       if constexpr (kParts == 1) {
         round_rows<kFormat>(args.x.f32(), reinterpret_cast<std::uint16_t*>(lane.workspace), args.x.shape.elements(), stream_of(lane));
         x = lane.workspace;
       }
-      linear_experts_few_kernel<kFormat, kParts, kTiles><<<grid, kThreads, kShared, stream_of(lane)>>>(
+      linear_experts_few_kernel<kFormat, kParts, kWarps><<<grid, kWarps * 32, kShared, stream_of(lane)>>>(
           experts, args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, x, args.y.f32());
     });
   });
