@@ -1,10 +1,13 @@
 # Everything a newcomer needs; `make help` lists it. The build itself is CMake's (CMakePresets.json).
 .DEFAULT_GOAL := help
-.PHONY: help serve run test build setup format check tidy asan tsan fuzz clean
+.PHONY: help serve run test build cuda setup format check tidy asan tsan fuzz clean
 
 # Seconds for each fuzz target, and the tests that run under ThreadSanitizer (a regular expression on ctest's names).
 FUZZ_SECONDS ?= 30
 TSAN_TESTS ?= base|kernels|engine|server
+
+# GPU architectures that `make cuda` compiles for: 80 is for every GPU from Ampere on, the others add what only those can do.
+RECKONER_CUDA_ARCHS ?= 80;90a;120a
 
 # The prompt reaches the program through the environment, as typed: neither make nor the shell reads quotes or $ in it.
 export RECKONER_PROMPT := $(value PROMPT)
@@ -32,6 +35,11 @@ test: build ## run every test
 build: setup ## build build/release/reckoner and the tests
 	@$(call configure,release)
 	@$(call compile,release)
+
+cuda: build ## build the CUDA backend too: build/release/reckoner_cuda.so
+	@$(with_cargo) cmake --preset release -DRECKONER_CUDA=ON "-DRECKONER_CUDA_ARCHS=$(RECKONER_CUDA_ARCHS)"
+	@$(call compile,release) --target reckoner reckoner_cuda
+	@tools/check_cuda_report build/release
 
 setup: ## install the compilers and libraries that are missing
 	@tools/setup

@@ -80,7 +80,10 @@ Speed Speedometer::measure(std::int64_t prompt_tokens, const Answer& answer) {
   const std::int64_t middle = prompt_tokens + static_cast<std::int64_t>(answer.tokens.size()) / 2;
   Cost step;
   for (const Ops::Call& call : engine_.runner().plan(1, std::min(middle, engine_.runner().limits().max_context))) step += call.cost;
-  if (!machine_bytes_per_s_) machine_bytes_per_s_ = measure_read_bandwidth(pool_);
+  const DeviceMemory* const gpu = engine_.runner().memory();
+  speed.of = gpu != nullptr ? "the GPU's memory bandwidth" : "this machine's read bandwidth";
+  if (!machine_bytes_per_s_) machine_bytes_per_s_ = gpu != nullptr ? gpu->info().cuda.memory_gbs * 1e9 : measure_read_bandwidth(pool_);
+  if (*machine_bytes_per_s_ <= 0) return speed;
   speed.bytes_per_s = step.bytes * speed.decode_tokens_per_s;
   speed.machine_bytes_per_s = *machine_bytes_per_s_;
   return speed;
@@ -91,8 +94,8 @@ std::string closing_line(std::int64_t prompt_tokens, const Answer& answer, const
                                  tokens_text(static_cast<std::int64_t>(answer.tokens.size()), "token"));
   if (speed.decode_tokens_per_s > 0) line += fmt::format(", {} tok/s decode", rate_text(speed.decode_tokens_per_s));
   if (speed.bytes_per_s > 0) {
-    line += fmt::format(", {}/s = {:.0f} % of this machine's read bandwidth ({}/s)", bytes_text(speed.bytes_per_s),
-                        100 * speed.bytes_per_s / speed.machine_bytes_per_s, bytes_text(speed.machine_bytes_per_s));
+    line += fmt::format(", {}/s = {:.0f} % of {} ({}/s)", bytes_text(speed.bytes_per_s),
+                        100 * speed.bytes_per_s / speed.machine_bytes_per_s, speed.of, bytes_text(speed.machine_bytes_per_s));
   }
   if (answer.finish_reason == "length") line += " | cut at the token limit";
   if (answer.finish_reason == "interrupted") line += " | interrupted";
@@ -114,6 +117,7 @@ std::string answer_json(const Session& session, Engine& engine, const RunFacts& 
                             {"precision", session.precision_name},
                             {"threads", session.pool->threads()},
                             {"context", facts.context},
+                            {"device", session.gpu.name},
                             {"kernels", json::object{{"set", session.kernels}, {"ops", kernels_json(engine, facts.context)}}},
                             {"timings", timings_json(facts, answer, speed)},
                             {"bandwidth", bandwidth_json(speed)}};

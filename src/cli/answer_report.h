@@ -14,7 +14,8 @@ struct Speed {
   double prompt_tokens_per_s = 0;
   double decode_tokens_per_s = 0;  // 0: fewer than two tokens
   double bytes_per_s = 0;          // that decode steps moved; 0: too few tokens to say
-  double machine_bytes_per_s = 0;  // read bandwidth of the machine
+  double machine_bytes_per_s = 0;  // read bandwidth of the machine, or of the GPU
+  std::string of = {};             // which, in words
 };
 
 // Measures the machine's bandwidth once, the first time that an answer is long enough to be compared with it.

@@ -104,10 +104,10 @@ StepRunner runner_for(const Session& session, std::int64_t window) {
 }
 
 Result<int> compare_models(const CompareOptions& options, Console& console) {
-  const Session a = TRY(open_session(options.a, options.machine, console));
-  const Session b = TRY(open_session(options.b, options.machine, console));
+  Session a = TRY(open_session(options.a, options.machine, console));
+  Session b = TRY(open_session(options.b, options.machine, console));
   const std::vector<std::int32_t> tokens = TRY(read_tokens(options, a, b));
-  for (const Session* session : {&a, &b}) {
+  for (Session* session : {&a, &b}) {
     const double seconds = TRY(load_weights(*session, console));
     console.note(fmt::format("{}: {} of weights in {}; {} kernels, {}", session->name,
                              bytes_text(static_cast<double>(session->model->weight_bytes)), seconds_text(seconds), session->kernels,

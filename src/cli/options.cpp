@@ -55,6 +55,26 @@ void add_machine_options(CLI::App& app, MachineOptions& options) {
       ->group("Machine");
 }
 
+void add_device_options(CLI::App& app, MachineOptions& options) {
+  options.device = "auto";
+  app.add_option("--device", options.device,
+                 "Where to compute; auto: on the first GPU if the CUDA backend\nis here and the model fits (default: auto)")
+      ->option_text("auto|cpu|cuda[:N]")
+      ->group("Machine")
+      ->check(CLI::Validator(
+          [](std::string& value) {
+            if (value == "auto" || value == "cpu" || value == "cuda") return std::string();
+            const std::string number = value.starts_with("cuda:") ? value.substr(5) : "";
+            const bool digits = !number.empty() && number.size() < 4 && number.find_first_not_of("0123456789") == std::string::npos;
+            return digits ? std::string() : fmt::format("expected auto, cpu, cuda or cuda:N, found '{}'", value);
+          },
+          ""));
+  accept_only(app.add_option("--cuda-graphs", options.graphs, "Record steps of a few tokens on a GPU and replay them\n(default: on)")
+                  ->option_text("on|off")
+                  ->group("Machine"),
+              {"on", "off"});
+}
+
 KvCacheType cache_type_from(const std::string& name) {
   return name == "fp8" ? KvCacheType::fp8 : name == "bf16" ? KvCacheType::bf16 : KvCacheType::automatic;
 }

@@ -60,6 +60,7 @@ Action add_run(CLI::App& app) {
   add_answer_options(app, *options);
   add_sampling_options(app, options->sampling);
   add_machine_options(app, options->machine);
+  add_device_options(app, options->machine);
   add_context_option(app, options->limits);
   accept_range(app.add_option("--chunk", options->limits.chunk, "Prompt tokens a step (default: 512)")->group("Machine"), 2, 65536);
   app.add_option("--inject-nan", options->inject_nan)->group("");  // hidden: proves that the guard works

@@ -12,7 +12,6 @@
 #include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/text_format.h"
-#include "kernels/cpu/catalogue.h"
 
 namespace reckoner {
 namespace {
@@ -38,8 +37,8 @@ Result<EngineLimits> choose_limits(Run& run) {
       TRY(choose_context(run.options.limits.context,
                          {.longest = model.config.max_position_embeddings,
                           .bytes_per_token = kv_layout(model.config, run.session.precision, run.session.cache_type).bytes_per_token(),
-                          .weight_bytes = model.weight_bytes,
-                          .free_bytes = free_memory_bytes()}));
+                          .weight_bytes = run.session.weight_bytes(),
+                          .free_bytes = run.session.free_bytes()}));
   run.context = context.tokens;
   run.session.settings.push_back({"context", fmt::format("{} tokens", context.tokens), "", context.why});
   run.session.settings.push_back({"prompt chunk", fmt::format("{} tokens", run.options.limits.chunk), "", ""});
@@ -86,7 +85,8 @@ Status start_engine(Run& run) {
   if (run.options.verbose) print_settings(run);
   run.load_s = TRY(load_weights(run.session, run.console));
   const Session& session = run.session;
-  run.engine = std::make_unique<Engine>(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision, limits);
+  run.engine = std::make_unique<Engine>(*session.model, session.weights(), session.target(), *session.pool, session.precision, limits);
+  TRY(run.engine->runner().status());
   run.speedometer = std::make_unique<Speedometer>(*run.engine, *session.pool);
   run.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   run.console.note(fmt::format(

@@ -65,6 +65,7 @@ Action add_serve(CLI::App& app) {
   add_address_options(app, *options);
   add_limit_options(app, *options);
   add_machine_options(app, options->machine);
+  add_device_options(app, options->machine);
   add_context_option(app, options->limits);
   accept_range(app.add_option("--chunk", options->limits.chunk, "Tokens a step at most (default: 512)")->group("Machine"), 2, 65536);
   app.add_flag("-q,--quiet", options->quiet, "Print nothing but the address and errors")->group("Machine");

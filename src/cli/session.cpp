@@ -5,9 +5,12 @@
 #include <chrono>
 
 #include "cli/lint_report.h"
+#include "cli/memory.h"
 #include "cli/progress.h"
 #include "cli/text_format.h"
 #include "formats/model_folder.h"
+#include "kernels/cpu/catalogue.h"
+#include "model/upload.h"
 
 namespace reckoner {
 namespace {
@@ -31,7 +34,37 @@ void choose_kernels(Session& session, const std::string& asked, Console& console
   session.settings.push_back({"kernels", session.kernels, "", why});
 }
 
+// What a GPU must have free: the weights, and a cache that is worth having.
+std::int64_t least_gpu_bytes(const Session& session) {
+  const ModelConfig& config = session.model->config;
+  const std::int64_t tokens = std::min<std::int64_t>(4096, config.max_position_embeddings);
+  return upload_bytes(*session.model) + tokens * kv_layout(config, session.precision, session.cache_type).bytes_per_token();
+}
+
+Status choose_where(Session& session, const MachineOptions& options, Console& console) {
+  session.gpu = TRY(choose_device(options.device, options.device == "cpu" ? 0 : least_gpu_bytes(session)));
+  session.graphs = options.graphs == "on" ? Graphs::on : Graphs::off;
+  session.settings.push_back({"device", session.gpu.name, "", session.gpu.why});
+  if (!session.on_gpu()) {
+    choose_kernels(session, options.kernels, console);
+    return {};
+  }
+  session.device = detect_cpu();
+  session.kernels = "cuda";
+  session.settings.push_back({"kernels", "cuda", "", options.kernels == "auto" ? "" : "--kernels has no effect on a GPU"});
+  session.settings.push_back({"CUDA graphs", options.graphs, "", "--cuda-graphs"});
+  return {};
+}
+
 }  // namespace
+
+Device Session::target() const {
+  if (!on_gpu()) return {.info = device, .catalogue = cpu_catalogue()};
+  return {.info = gpu.memory->info(), .catalogue = gpu.catalogue(), .memory = gpu.memory.get(), .graphs = graphs};
+}
+
+std::int64_t Session::free_bytes() const { return on_gpu() ? gpu.memory->free_bytes() : free_memory_bytes(); }
+std::int64_t Session::weight_bytes() const { return on_gpu() ? upload_bytes(*model) : model->weight_bytes; }
 
 Result<Session> open_session(const std::string& model, const MachineOptions& options, Console& console) {
   Session session{.name = model,
@@ -52,7 +85,7 @@ Result<Session> open_session(const std::string& model, const MachineOptions& opt
                                                                            : "as the precision asks for"});
   session.settings.push_back(
       {"threads", std::to_string(threads), "", options.threads > 0 ? "--threads" : "the cores that this process may use"});
-  choose_kernels(session, options.kernels, console);
+  TRY(choose_where(session, options, console));
   session.lint = TRY(lint::lint_folder(session.folder, {.depth = lint::LintDepth::load}, *session.pool));
   print_lint(session.name, session.lint, console);
   return session;
@@ -62,11 +95,16 @@ Status check_accepted(const Session& session, const MachineOptions& options) {
   return refuse_lint_errors(session.name, session.lint, options.accept);
 }
 
-Result<double> load_weights(const Session& session, Console& console) {
+Result<double> load_weights(Session& session, Console& console) {
   const auto start = std::chrono::steady_clock::now();
   {
-    ProgressBar bar(console, "reading weights");
-    TRY(read_weights(*session.model, *session.pool, [&](std::int64_t done, std::int64_t total) { bar.show_bytes(done, total); }));
+    ProgressBar bar(console, session.on_gpu() ? "weights to the GPU" : "reading weights");
+    const auto progress = [&](std::int64_t done, std::int64_t total) { bar.show_bytes(done, total); };
+    if (session.on_gpu()) {
+      session.gpu_weights = TRY(upload_weights(*session.model, *session.gpu.memory, *session.pool, progress));
+    } else {
+      TRY(read_weights(*session.model, *session.pool, progress));
+    }
   }
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }

@@ -28,5 +28,6 @@ extern const Subcommand kLint;
 extern const Subcommand kTokenize;
 extern const Subcommand kQuantize;
 extern const Subcommand kCompare;
+extern const Subcommand kKernels;
 
 }  // namespace reckoner

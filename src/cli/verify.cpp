@@ -83,6 +83,14 @@ Result<std::vector<ReferenceCase>> reference_from_itself(const VerifyOptions& op
   return std::vector<ReferenceCase>{record_reference(runner, fmt::format("random tokens, seed {}", options.seed), std::move(ids))};
 }
 
+// Whether what was verified is what serves: with recorded steps, or why not.
+std::string device_note(const Session& session, const StepRunner& runner) {
+  std::string note =
+      fmt::format("on {} ({}); {} steps recorded as CUDA graphs", session.gpu.name, session.gpu.why, runner.recorded_steps());
+  if (!runner.recording_failure().empty()) note += "; recording was given up: " + runner.recording_failure();
+  return note;
+}
+
 Result<int> verify_model(const VerifyOptions& options, Console& console) {
   if (options.machine.cache_type == "bf16" && options.machine.precision == "exact") {
     return Error{"--kv-cache-dtype bf16: exact is held to bounds that only a float cache keeps",
@@ -92,7 +100,7 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
     console.error({"--reference is required, or --dequantised", "see `reckoner verify --help`"});
     return kExitUsage;
   }
-  const Session session = TRY(open_session(options.model, options.machine, console));
+  Session session = TRY(open_session(options.model, options.machine, console));
   TRY(check_accepted(session, options.machine));
   std::vector<ReferenceCase> cases;
   if (!options.dequantised) cases = TRY(read_reference(options.reference, session.model->config));
@@ -101,13 +109,16 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
                            seconds_text(load_s)));
   if (options.dequantised) cases = TRY(reference_from_itself(options, session, console));
   const std::vector<std::int64_t> chunks = options.chunks.empty() ? std::vector<std::int64_t>{0, 37, 1} : options.chunks;
-  StepRunner runner(*session.model, cpu_catalogue(), session.device, *session.pool, session.precision,
+  StepRunner runner(*session.model, session.weights(), session.target(), *session.pool, session.precision,
                     limits_for(cases, chunks, session.cache_type));
+  TRY(runner.status());
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
     for (VerifyCase& result : verify(runner, {reference}, chunks_for(reference, chunks))) results.push_back(std::move(result));
     if (!options.json) TRY(console.print(case_text(results.back())));
+    TRY(runner.status());
   }
+  if (session.on_gpu()) console.note(device_note(session, runner));
   TRY(console.print(options.json ? verify_json(session, options.dequantised ? "dequantised" : options.reference, results)
                                  : verdict(results) + "\n"));
   const bool passed = std::all_of(results.begin(), results.end(), [](const VerifyCase& result) { return result.passed(); });
@@ -134,6 +145,7 @@ Action add_verify(CLI::App& app) {
   accept_range(chunk->allow_extra_args(false)->group("Comparison"), 0, 65536);
   app.add_flag("--json", options->json, "Print one JSON object")->group("Comparison");
   add_machine_options(app, options->machine);
+  add_device_options(app, options->machine);
   return [options](Console& console) { return verify_model(*options, console); };
 }
 

@@ -104,6 +104,7 @@ std::string verify_json(const Session& session, const std::string& reference, co
                             {"reference", reference},
                             {"precision", session.precision_name},
                             {"threads", session.pool->threads()},
+                            {"device", session.gpu.name},
                             {"kernels", session.kernels},
                             {"passed", first_failure(results).empty()},
                             {"failure", first_failure(results)},

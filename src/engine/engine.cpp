@@ -32,9 +32,9 @@ std::vector<std::int32_t> forbidden_tokens(const Sequence& sequence) {
 
 }  // namespace
 
-Engine::Engine(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
+Engine::Engine(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
                const EngineLimits& limits)
-    : Engine(std::make_unique<RunnerModel>(model, catalogue, device, pool, precision,
+    : Engine(std::make_unique<RunnerModel>(model, weights, device, pool, precision,
                                            StepLimits{.max_tokens = limits.max_step_tokens,
                                                       .max_samples = limits.max_sequences + limits.prompt_logprob_rows,
                                                       .max_context = limits.max_context,
@@ -45,7 +45,7 @@ Engine::Engine(std::unique_ptr<StepModel> model, const EngineLimits& limits)
     : limits_(limits),
       model_(std::move(model)),
       vocab_(model_->vocab()),
-      cache_(model_->cache_layout(), KvPool::pages_for(limits.cache_tokens)),
+      cache_(model_->cache_layout(), KvPool::pages_for(limits.cache_tokens), model_->memory()),
       tree_(cache_) {
   CHECK(limits.max_step_tokens > limits.max_sequences, "each running sequence needs a row, and a prompt one more");
   model_->use_cache(cache_.layout());
@@ -154,6 +154,7 @@ std::vector<TokenEvent> Engine::step() {
   std::vector<TokenEvent> events;
   for (const Share& share : shares) commit(share, output, events);
   measure(output);
+  stats_.device_failed = !output.error.empty();
   ++stats_.steps;
   stats_.last_step_rows = builder_.rows();
   stats_.computed_tokens += builder_.rows();
@@ -175,8 +176,9 @@ void Engine::measure(const StepOutput& output) {
   }
 }
 
-// Empty if all is well with the rows and the logits of a share.
+// Empty if the device did its work and all is well with the rows and the logits of a share.
 std::string Engine::what_is_not_finite(const Share& share, const StepOutput& output) {
+  if (!output.error.empty()) return fmt::format("the device failed at step {}: {}", stats_.steps, output.error);
   const std::int32_t* bad = output.first_bad.i32() + share.first_row;
   const auto is_bad = [](std::int32_t place) { return place != Guard::kClean; };
   const auto* first = std::find_if(bad, bad + share.rows, is_bad);

@@ -20,7 +20,12 @@ namespace reckoner {
 
 class Engine {
  public:
+  // On the processor.
   Engine(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
+         const EngineLimits& limits)
+      : Engine(model, model.weights, {.info = device, .catalogue = catalogue}, pool, precision, limits) {}
+  // On a device, with the model's weights where it reads them. Look at runner().status() before the first step.
+  Engine(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
          const EngineLimits& limits);
   Engine(std::unique_ptr<StepModel> model, const EngineLimits& limits);
 

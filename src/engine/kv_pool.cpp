@@ -2,8 +2,8 @@
 
 namespace reckoner {
 
-KvPool::KvPool(const KvLayout& layout, std::int64_t pages)
-    : layout_(layout), memory_(layout.page_bytes * pages), references_(static_cast<std::size_t>(pages), 0) {
+KvPool::KvPool(const KvLayout& layout, std::int64_t pages, DeviceMemory* memory)
+    : layout_(layout), memory_(layout.page_bytes * pages, memory), references_(static_cast<std::size_t>(pages), 0) {
   place_at(layout_, memory_.data());
   for (std::int64_t page = pages; page-- > 0;) free_.push_back(static_cast<std::int32_t>(page));
 }

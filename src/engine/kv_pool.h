@@ -12,8 +12,8 @@ namespace reckoner {
 
 class KvPool {
  public:
-  // Memory that no page has used yet is not resident.
-  KvPool(const KvLayout& layout, std::int64_t pages);
+  // In the device's memory; nullptr: in the host's, where memory that no page has used yet is not resident.
+  KvPool(const KvLayout& layout, std::int64_t pages, DeviceMemory* memory = nullptr);
 
   // The layout, placed in this pool.
   const KvLayout& layout() const { return layout_; }

@@ -15,7 +15,7 @@ class SingleSequence {
  public:
   // Takes pages for the runner's max_context.
   explicit SingleSequence(StepRunner& runner)
-      : runner_(runner), cache_(runner.cache_layout(), KvPool::pages_for(runner.limits().max_context)) {
+      : runner_(runner), cache_(runner.cache_layout(), KvPool::pages_for(runner.limits().max_context), runner.memory()) {
     pages_ = *cache_.allocate(cache_.pages());
   }
 

@@ -37,6 +37,7 @@ struct EngineStats {
   std::int64_t free_pages = 0;
   std::int64_t last_step_rows = 0;  // tokens that the last step processed
   std::vector<ValueRange> rms;      // over the last step's rows: root mean square of the residual stream behind each GuardPlace
+  bool device_failed = false;       // for good: every request ends with an error
   // Since the start.
   std::int64_t steps = 0;
   std::int64_t submitted = 0;

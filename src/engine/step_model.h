@@ -14,15 +14,17 @@ class StepModel {
   virtual void use_cache(const KvLayout& placed) = 0;
   // The output is valid until the next step.
   virtual StepOutput run(const Batch& batch, const Fault& fault) = 0;
+  // Where its cache has to lie; nullptr: in the host's memory.
+  virtual DeviceMemory* memory() { return nullptr; }
   // The runner behind it; nullptr if there is none.
   virtual StepRunner* runner() { return nullptr; }
 };
 
 class RunnerModel final : public StepModel {
  public:
-  RunnerModel(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
+  RunnerModel(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
               const StepLimits& limits)
-      : runner_(model, catalogue, device, pool, precision, limits) {}
+      : runner_(model, weights, device, pool, precision, limits) {}
   std::int64_t vocab() const override { return runner_.config().vocab_size; }
   KvLayout cache_layout() const override { return runner_.cache_layout(); }
   void use_cache(const KvLayout& placed) override { runner_.use_cache(placed); }
@@ -30,6 +32,7 @@ class RunnerModel final : public StepModel {
     runner_.fault = fault;
     return runner_.run(batch);
   }
+  DeviceMemory* memory() override { return runner_.memory(); }
   StepRunner* runner() override { return &runner_; }
 
  private:

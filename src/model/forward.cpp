@@ -11,10 +11,10 @@
 namespace reckoner {
 
 Tensor Arena::allocate(DType dtype, const Shape& shape) {
-  constexpr std::int64_t kAlignment = 64;
+  const std::int64_t alignment = memory_ == nullptr ? 64 : 256;
   Tensor tensor{.data = nullptr, .dtype = dtype, .shape = shape};
   if (buffer_.size_bytes() > 0) tensor = buffer_.tensor(dtype, shape, used_);
-  used_ += (tensor.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  used_ += (tensor.bytes() + alignment - 1) / alignment * alignment;
   peak_ = std::max(peak_, used_);
   return tensor;
 }
@@ -32,55 +32,92 @@ Tensor Forward::linear(const Tensor& x, const Weight& w, Precision with) {
   return y;
 }
 
-StepRunner::StepRunner(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
+StepRunner::StepRunner(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
                        const StepLimits& limits)
-    : model_(model), precision_(precision), limits_(limits), ops_(catalogue, device, pool), cache_(cache_layout()) {
-  const std::vector<float> frequencies = rope_frequencies(model.config);
-  const auto pairs = static_cast<std::int64_t>(frequencies.size());
-  frequencies_storage_ = Buffer(pairs * size_bytes(DType::f32));
-  frequencies_ = frequencies_storage_.tensor(DType::f32, {pairs});
-  std::copy(frequencies.begin(), frequencies.end(), frequencies_.f32());
+    : model_(model),
+      weights_(weights),
+      precision_(precision),
+      limits_(limits),
+      memory_(device.memory),
+      graphs_(device.graphs),
+      ops_(device, pool),
+      arena_(device.memory),
+      cache_(cache_layout()) {
+  place_frequencies(rope_frequencies(model.config));
   // Kernels may work otherwise, and need more, when a step is small: every size is planned.
   for (std::int64_t tokens = limits.max_tokens; tokens >= 1; --tokens)
     plan_step(tokens, std::min(tokens, limits.max_samples), limits.max_context);
   arena_.reserve();
+  if (memory_ != nullptr) step_ = std::make_unique<DeviceStep>(*memory_, ops_.stream(), limits_, output_bytes());
+}
+
+void StepRunner::place_frequencies(const std::vector<float>& frequencies) {
+  const auto pairs = static_cast<std::int64_t>(frequencies.size());
+  Buffer values(pairs * size_bytes(DType::f32), memory_, BufferKind::pinned);
+  if (memory_ != nullptr && !memory_->status().ok()) return;
+  std::copy(frequencies.begin(), frequencies.end(), values.tensor(DType::f32, {pairs}).f32());
+  if (memory_ == nullptr) {
+    frequencies_storage_ = std::move(values);
+  } else {
+    frequencies_storage_ = Buffer(values.size_bytes(), memory_);
+    memory_->copy_in(ops_.stream(), frequencies_storage_.data(), values.data(), values.size_bytes());
+    memory_->synchronise(ops_.stream());
+  }
+  frequencies_ = frequencies_storage_.tensor(DType::f32, {pairs});
+}
+
+Status StepRunner::status() const {
+  if (!ops_.status().ok()) return ops_.status();
+  return memory_ == nullptr ? Status() : memory_->status();
 }
 
 std::vector<Ops::Call> StepRunner::plan_step(std::int64_t tokens, std::int64_t samples, std::int64_t context) {
-  const auto without_data = [](std::int64_t count) { return Tensor{.data = nullptr, .dtype = DType::i32, .shape = {count}}; };
+  const auto without_data = [](const Shape& shape) { return Tensor{.data = nullptr, .dtype = DType::i32, .shape = shape}; };
+  Batch batch{.tokens = without_data({tokens}), .places = {.positions = without_data({tokens})}, .sample_rows = without_data({samples})};
+  if (memory_ != nullptr) batch.places.table = without_data({tokens, (limits_.max_context + kPageTokens - 1) / kPageTokens});
   ops_.begin_plan();
-  forward(
-      {.tokens = without_data(tokens), .places = {.positions = without_data(tokens), .pages = {}}, .sample_rows = without_data(samples)},
-      context);
+  forward(batch, context);
   return ops_.end_plan();
 }
 
 std::vector<Ops::Call> StepRunner::plan(std::int64_t tokens, std::int64_t context) {
   CHECK(tokens <= limits_.max_tokens && context <= limits_.max_context);
+  if (step_ != nullptr) step_->forget_recorded();  // the workspace may move
   return plan_step(tokens, 1, context);
 }
 
 StepOutput StepRunner::run(const Batch& batch) {
   CHECK(batch.tokens.dim(0) >= 1 && batch.tokens.dim(0) <= limits_.max_tokens);
   CHECK(batch.sample_rows.dim(0) <= limits_.max_samples);
-  return forward(batch, limits_.max_context);
+  return step_ == nullptr ? forward(batch, limits_.max_context) : run_on_device(batch);
 }
 
 void StepRunner::inject_fault(std::int32_t place, const Tensor& value) const {
   if (fault.place != place || ops_.planning() || fault.row >= value.dim(0)) return;
+  if (step_ != nullptr) return step_->poison(value.rows(fault.row, 1));
   value.rows(fault.row, 1).f32()[0] = std::numeric_limits<float>::quiet_NaN();
+}
+
+void StepRunner::mark_clean(const Tensor& first_bad) const {
+  static_assert(Guard::kClean == -1, "all bits set: a fill by bytes");
+  if (memory_ == nullptr) {
+    std::fill_n(first_bad.i32(), first_bad.dim(0), Guard::kClean);
+  } else {
+    memory_->fill(ops_.stream(), first_bad.data, 0xff, first_bad.bytes());
+  }
 }
 
 StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
   const ModelConfig& c = model_.config;
-  const ModelWeights& w = model_.weights;
+  const ModelWeights& w = weights_;
+  const Taps seen = step_ != nullptr && taps ? host_taps() : taps;
   const std::int64_t tokens = batch.tokens.dim(0);
   const Arena::Scope scope(arena_);
   Forward f{.config = c,
             .batch = batch,
             .ops = ops_,
             .scratch = arena_,
-            .taps = taps,
+            .taps = seen,
             .cache = cache_,
             .precision = precision_,
             .max_context = max_context,
@@ -89,7 +126,7 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
   const StepOutput output{.logits = arena_.f32({batch.sample_rows.dim(0), c.vocab_size}),
                           .first_bad = arena_.i32({tokens}),
                           .rms = arena_.f32({GuardPlace::count(c.num_hidden_layers), tokens})};
-  if (!ops_.planning()) std::fill_n(output.first_bad.i32(), tokens, Guard::kClean);
+  if (!ops_.planning()) mark_clean(output.first_bad);
   Selection selection;
   if (c.is_sparse_attention()) selection = {.counts = arena_.i32({tokens}), .positions = arena_.i32({tokens, c.index_topk})};
 

@@ -1,4 +1,4 @@
-// What a block sees of a step, and the step itself.
+// What a block sees of a step, and who runs steps.
 #pragma once
 
 #include <functional>
@@ -7,22 +7,17 @@
 #include <string_view>
 #include <vector>
 
-#include "model/kv_layout.h"
+#include "model/device_step.h"
 #include "model/loader.h"
-#include "ops/kernel.h"
+#include "model/step.h"
 
 namespace reckoner {
-
-// One step's work; immutable while it runs. Prefill and decode look alike: rows of tokens, each somewhere in its sequence.
-struct Batch {
-  Tensor tokens;       // [tokens] i32: ids
-  TokenPlaces places;  // position and page table of each
-  Tensor sample_rows;  // [samples] i32: rows of `tokens` whose logits are wanted
-};
 
 // Memory for intermediate tensors: planned once, then handed out the same way in each step. Nothing is allocated while serving.
 class Arena {
  public:
+  // nullptr: of the host.
+  explicit Arena(DeviceMemory* memory = nullptr) : memory_(memory) {}
   Tensor allocate(DType dtype, const Shape& shape);
   Tensor f32(const Shape& shape) { return allocate(DType::f32, shape); }
   Tensor i32(const Shape& shape) { return allocate(DType::i32, shape); }
@@ -41,10 +36,11 @@ class Arena {
   };
 
   // Planning starts with an empty arena that only counts; reserve() allocates what was counted.
-  void reserve() { buffer_ = Buffer(peak_); }
+  void reserve() { buffer_ = Buffer(peak_, memory_); }
   std::int64_t size_bytes() const { return buffer_.size_bytes(); }
 
  private:
+  DeviceMemory* memory_;
   Buffer buffer_;
   std::int64_t used_ = 0;
   std::int64_t peak_ = 0;
@@ -91,28 +87,30 @@ struct Forward {
   }
 };
 
-struct StepLimits {
-  std::int64_t max_tokens = 256;    // rows of a step
-  std::int64_t max_samples = 8;     // rows with logits
-  std::int64_t max_context = 4096;  // tokens of a sequence
-  KvCacheType cache_type = KvCacheType::automatic;
-};
-
-struct StepOutput {
-  Tensor logits;     // [samples, vocab] f32, valid until the next step
-  Tensor first_bad;  // [tokens] i32: Guard::kClean, or the place whose output was first not finite
-  Tensor rms;        // [places, tokens] f32: root mean square of the residual stream behind each GuardPlace
-};
-
 // Runs steps of one model on one device. Plans all memory when it is made.
 class StepRunner {
  public:
+  // On the processor.
   StepRunner(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
+             const StepLimits& limits)
+      : StepRunner(model, model.weights, {.info = device, .catalogue = catalogue}, pool, precision, limits) {}
+  // `weights` are the model's, where the device reads them. Look at status() before the first step.
+  StepRunner(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
              const StepLimits& limits);
 
-  // The cache that steps read and write: `layout` with its pool's address.
-  void use_cache(const KvLayout& layout) { cache_ = layout; }
+  // Error: no kernel for something that the model needs, or the device failed or had too little memory. Never on the processor.
+  Status status() const;
+  // Of the device that steps run on; nullptr: the host's.
+  DeviceMemory* memory() const { return memory_; }
+
+  // The cache that steps read and write: `layout` with its pool's address, in the device's memory.
+  void use_cache(const KvLayout& layout);
+  // The batch and the output are in the host's memory.
   StepOutput run(const Batch& batch);
+  bool records_steps() const { return graphs_ == Graphs::on && recording_failure_.empty(); }
+  // Steps that are recorded so far, and why recording was given up, if it was.
+  std::int64_t recorded_steps() const { return recorded_steps_; }
+  const std::string& recording_failure() const { return recording_failure_; }
 
   const StepLimits& limits() const { return limits_; }
   Precision precision() const { return precision_; }
@@ -132,14 +130,27 @@ class StepRunner {
  private:
   std::vector<Ops::Call> plan_step(std::int64_t tokens, std::int64_t samples, std::int64_t context);
   StepOutput forward(const Batch& batch, std::int64_t max_context);
+  StepOutput run_on_device(const Batch& batch);
+  StepOutput enqueue(const Batch& on_device);
+  StepOutput enqueue_recorded(const Batch& on_device);
+  std::int64_t output_bytes() const;
+  Taps host_taps();
+  void place_frequencies(const std::vector<float>& frequencies);
+  void mark_clean(const Tensor& first_bad) const;
   void inject_fault(std::int32_t place, const Tensor& value) const;
 
   const Model& model_;
+  const ModelWeights& weights_;
   Precision precision_;
   StepLimits limits_;
+  DeviceMemory* memory_;
+  Graphs graphs_;
   Ops ops_;
   Arena arena_;
   KvLayout cache_;
+  std::unique_ptr<DeviceStep> step_;  // on a device
+  std::int64_t recorded_steps_ = 0;
+  std::string recording_failure_;
   Buffer frequencies_storage_;
   Tensor frequencies_;  // [rope / 2] f32
 };

@@ -273,19 +273,23 @@ void touch(const std::byte* data, std::int64_t bytes) {
 }
 
 Status read_piece(const Model& model, const ReadPiece& piece) {
-  const Weight part = row_range(*piece.weight, piece.first_row, piece.rows);
-  touch(part.data, part.rows * info(part.format).row_bytes(part.cols));
+  touch(row_range(*piece.weight, piece.first_row, 1).data, piece.rows * info(piece.weight->format).row_bytes(piece.weight->cols));
+  return check_scales(model, *piece.weight, piece.first_row, piece.rows);
+}
+
+}  // namespace
+
+Status check_scales(const Model& model, const Weight& weight, std::int64_t first_row, std::int64_t rows) {
+  const Weight part = row_range(weight, first_row, rows);
   if (info(part.format).find_bad_scale == nullptr) return {};
   const std::optional<BadScale> bad = info(part.format).find_bad_scale(part, 0, part.rows);
   if (!bad) return {};
   std::string name = std::string(part.name) + ".weight_scale";
   if (model.checkpoint && model.checkpoint->find(name + "_inv") != nullptr) name += "_inv";
   return Error{fmt::format("{}: expected finite block scales above zero, found {} at row {}, block {}",
-                           model.checkpoint ? model.checkpoint->locate(name) : name, bad->what, piece.first_row + bad->row, bad->block),
+                           model.checkpoint ? model.checkpoint->locate(name) : name, bad->what, first_row + bad->row, bad->block),
                "the file is damaged or its export went wrong (an expert without calibration?): fetch another copy or export again"};
 }
-
-}  // namespace
 
 Status read_weights(const Model& model, ThreadPool& pool, const std::function<void(std::int64_t, std::int64_t)>& progress) {
   const std::vector<ReadPiece> pieces = pieces_of(model);

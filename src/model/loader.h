@@ -35,6 +35,9 @@ Result<std::unique_ptr<Model>> open_model(const std::filesystem::path& folder);
 // with the bytes done and the bytes in all.
 Status read_weights(const Model& model, ThreadPool& pool, const std::function<void(std::int64_t done, std::int64_t total)>& progress);
 
+// Whether the block scales of rows [first_row, first_row + rows) can be right; the error names tensor and row. What read_weights checks.
+Status check_scales(const Model& model, const Weight& weight, std::int64_t first_row, std::int64_t rows);
+
 // Name prefixes ("model.layers.78.") of the MTP layers that are there. They stand behind the decoder layers; their eh_proj tells them from
 // decoder layers that a config with too few layers would leave out. They are not used yet.
 std::vector<std::string> mtp_prefixes(const Family& family, const ModelConfig& config, const TensorSource& source);

@@ -1,5 +1,9 @@
 #include "ops/kernel.h"
 
+#include <fmt/format.h>
+
+#include "quant/format.h"
+
 namespace reckoner {
 namespace {
 
@@ -24,8 +28,8 @@ void bind(const Catalogue& catalogue, const DeviceInfo& device, BoundTable& tabl
     for (const Precision precision : {Precision::exact, Precision::fast}) {
       const Key key{precision, static_cast<QuantFormat>(format)};
       const Kernel<Args>* kernel = choose_kernel(catalogue.of<Args>(), key, device);
-      CHECK(kernel != nullptr, Args::kName);
-      table[static_cast<std::size_t>(key.index())] = *kernel;
+      // A device may lack kernels for formats that the model does not have: only what is planned must be there.
+      table[static_cast<std::size_t>(key.index())] = kernel != nullptr ? *kernel : Kernel<Args>{};
     }
   }
 }
@@ -42,7 +46,21 @@ Catalogue with_references(Catalogue catalogue) {
   return catalogue;
 }
 
-Ops::Ops(const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool) : pool_(pool) { bind_all(catalogue, device, bound_); }
+Ops::Ops(const Device& device, ThreadPool& pool) : catalogue_(device.catalogue), info_(device.info), pool_(pool), memory_(device.memory) {
+  bind_all(catalogue_, info_, bound_);
+  if (memory_ != nullptr) stream_ = memory_->make_stream();
+}
+
+Ops::~Ops() {
+  if (memory_ != nullptr) memory_->release_stream(stream_);
+}
+
+void Ops::report_missing(std::string_view op, const Key& key, const std::string& why) {
+  if (!status_.ok()) return;
+  status_ = Error{fmt::format("no kernel serves {} ({}, {}) on {}:{}", op, reckoner::info(key.format).name,
+                              key.precision == Precision::exact ? "exact" : "fast", info_.name, why),
+                  "use --device cpu, which serves every format"};
+}
 
 void Ops::begin_plan() {
   planning_ = true;
@@ -52,7 +70,7 @@ void Ops::begin_plan() {
 
 std::vector<Ops::Call> Ops::end_plan() {
   planning_ = false;
-  if (workspace_needed_ > workspace_.size_bytes()) workspace_ = Buffer(workspace_needed_);
+  if (workspace_needed_ > workspace_.size_bytes()) workspace_ = Buffer(workspace_needed_, memory_);
   return std::move(calls_);
 }
 

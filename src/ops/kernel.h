@@ -20,7 +20,7 @@
 #include "ops/route.h"
 #include "ops/rows.h"
 #include "ops/store.h"
-#include "tensor/device_info.h"
+#include "tensor/device_memory.h"
 
 namespace reckoner {
 
@@ -69,6 +69,17 @@ using Catalogue = ForEachOp<KernelLists>;
 // Adds each op's reference as its last kernel.
 Catalogue with_references(Catalogue catalogue);
 
+// Whether steps of a few rows are recorded once and replayed: launching a thousand small kernels takes longer than they do.
+enum class Graphs : std::uint8_t { off, on };
+
+// What steps run on: the processor (no memory of its own), or a GPU. Kernels and memory belong together.
+struct Device {
+  DeviceInfo info;
+  Catalogue catalogue;
+  DeviceMemory* memory = nullptr;  // outlives everything that is put there
+  Graphs graphs = Graphs::off;
+};
+
 // The first kernel of `list` that supports `key` on `device`; `refused` gets "name: reason" for those before it.
 template <class Args>
 const Kernel<Args>* choose_kernel(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device,
@@ -81,6 +92,16 @@ const Kernel<Args>* choose_kernel(const std::vector<Kernel<Args>>& list, const K
   return nullptr;
 }
 
+// Why no kernel of `list` serves the key: one line a kernel.
+template <class Args>
+std::string why_unserved(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device) {
+  std::vector<std::string> refused;
+  static_cast<void>(choose_kernel(list, key, device, &refused));
+  std::string text;
+  for (const std::string& line : refused) text += "\n  " + line;
+  return text.empty() ? "\n  there is none" : text;
+}
+
 // Calls the kernel bound to each op and key. Bound once, for one device.
 class Ops {
  public:
@@ -91,7 +112,11 @@ class Ops {
     Cost cost;
   };
 
-  Ops(const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool);
+  Ops(const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool) : Ops({.info = device, .catalogue = catalogue}, pool) {}
+  Ops(const Device& device, ThreadPool& pool);
+  ~Ops();
+  Ops(const Ops&) = delete;
+  Ops& operator=(const Ops&) = delete;
 
   // Runs the op; while planning checks its arguments, notes its workspace and cost instead, and touches no data.
   template <class Args>
@@ -101,10 +126,12 @@ class Ops {
       plan(args, kernel);
     } else {
       CHECK(kernel.workspace_bytes(args, pool_.threads()) <= workspace_.size_bytes(), "a step that was not planned");
-      Lane lane{pool_, workspace_.data()};
+      Lane lane{pool_, workspace_.data(), stream_};
       const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
       kernel.run(args, lane);
-      if (observer) observer(Args::kName, std::chrono::steady_clock::now() - start);
+      if (!observer) return;
+      if (memory_ != nullptr) memory_->synchronise(stream_);
+      observer(Args::kName, std::chrono::steady_clock::now() - start);
     }
   }
 
@@ -117,6 +144,9 @@ class Ops {
   bool planning() const { return planning_; }
   std::int64_t workspace_bytes() const { return workspace_.size_bytes(); }
   ThreadPool& pool() { return pool_; }
+  Stream stream() const { return stream_; }
+  // Error: an op that was planned has no kernel on this device; says why each was refused. Never on the processor.
+  const Status& status() const { return status_; }
 
  private:
   template <class Args>
@@ -128,12 +158,20 @@ class Ops {
   void plan(const Args& args, const Kernel<Args>& kernel) {
     const Status status = check(args);
     CHECK(status.ok(), status.ok() ? "" : status.error().what);
+    if (kernel.run == nullptr) return report_missing(Args::kName, args.key(), why_unserved(catalogue_.of<Args>(), args.key(), info_));
     workspace_needed_ = std::max(workspace_needed_, kernel.workspace_bytes(args, pool_.threads()));
     calls_.push_back({Args::kName, kernel.name, cost(args)});
   }
 
-  ForEachOp<BoundOps> bound_;
+  void report_missing(std::string_view op, const Key& key, const std::string& why);
+
+  Catalogue catalogue_;
+  DeviceInfo info_;
+  ForEachOp<BoundOps> bound_;  // `run` is nullptr where no kernel serves the key
   ThreadPool& pool_;
+  DeviceMemory* memory_;
+  Stream stream_ = nullptr;
+  Status status_;
   bool planning_ = false;
   std::int64_t workspace_needed_ = 0;
   Buffer workspace_;

@@ -3,8 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-
 #include <cstdlib>
+
+#include "tensor/device_memory.h"
 
 namespace reckoner {
 
@@ -19,12 +20,27 @@ Buffer::Buffer(std::int64_t size_bytes) : size_bytes_(size_bytes) {
   memory_.reset(static_cast<std::byte*>(memory));
 }
 
+Buffer::Buffer(std::int64_t size_bytes, DeviceMemory* memory, BufferKind kind) {
+  if (memory == nullptr) {
+    *this = Buffer(size_bytes);
+    return;
+  }
+  CHECK(size_bytes >= 0);
+  const std::int64_t at_least = std::max<std::int64_t>(size_bytes, 1);
+  std::byte* const bytes = kind == BufferKind::pinned ? memory->allocate_pinned(at_least) : memory->allocate(at_least);
+  memory_ = {bytes, FreeBuffer{.device = memory, .kind = kind}};
+  size_bytes_ = size_bytes;
+}
+
 Tensor Buffer::tensor(DType dtype, const Shape& shape, std::int64_t offset_bytes) const {
   const Tensor view{.data = data() + offset_bytes, .dtype = dtype, .shape = shape};
   CHECK(offset_bytes >= 0 && offset_bytes + view.bytes() <= size_bytes_);
   return view;
 }
 
-void Buffer::Free::operator()(std::byte* memory) const { std::free(memory); }
+void FreeBuffer::operator()(std::byte* memory) const {
+  if (device == nullptr) return std::free(memory);
+  kind == BufferKind::pinned ? device->release_pinned(memory) : device->release(memory);
+}
 
 }  // namespace reckoner

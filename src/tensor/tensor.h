@@ -57,21 +57,32 @@ struct Tensor {
   }
 };
 
-// Owned memory, aligned to 64 bytes, huge pages asked for when it is large. Not initialised.
+class DeviceMemory;
+
+// Where a Buffer's memory is taken from and goes back to. pinned: the host's memory, for transfers to and from a device.
+enum class BufferKind : std::uint8_t { device, pinned };
+
+struct FreeBuffer {
+  DeviceMemory* device = nullptr;
+  BufferKind kind = BufferKind::device;
+  void operator()(std::byte* memory) const;
+};
+
+// Owned memory, not initialised. The host's: aligned to 64 bytes, huge pages asked for when it is large. A device's: aligned to 256, and
+// not there when the device failed (DeviceMemory::status).
 class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::int64_t size_bytes);
+  // nullptr: the host's. The device must outlive the buffer.
+  Buffer(std::int64_t size_bytes, DeviceMemory* memory, BufferKind kind = BufferKind::device);
 
   std::byte* data() const { return memory_.get(); }
   std::int64_t size_bytes() const { return size_bytes_; }
   Tensor tensor(DType dtype, const Shape& shape, std::int64_t offset_bytes = 0) const;
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::unique_ptr<std::byte, FreeBuffer> memory_;
   std::int64_t size_bytes_ = 0;
 };
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "tensor/hardware.h"
+
 namespace reckoner {
 namespace {
 
@@ -92,6 +94,18 @@ TEST(Tensor, RowsAndReshapeShareMemory) {
   EXPECT_EQ(part.data, whole.data + 20);
   EXPECT_EQ(whole.reshaped({5, 3}).data, whole.data);
   EXPECT_EQ(whole.shape.to_string(), "[3, 5]");
+}
+
+// The limits of the CUDA programming guide: 227 KiB a block on 9.0 and 10.x, 99 KiB on 8.9 and 12.x.
+TEST(Hardware, ProfilesHaveTheSharedMemoryOfTheirGeneration) {
+  for (const HardwareProfile& profile : hardware_profiles()) {
+    const bool large = profile.cuda.major == 9 || profile.cuda.major == 10;
+    EXPECT_EQ(profile.cuda.shared_bytes_per_block, (large ? 227 : 99) * 1024) << profile.name;
+    EXPECT_EQ(find_profile(profile.name), &profile);
+    EXPECT_TRUE(profile.cuda.present());
+  }
+  EXPECT_EQ(find_profile("abacus"), nullptr);
+  EXPECT_FALSE(detect_cpu().cuda.present());
 }
 
 }  // namespace

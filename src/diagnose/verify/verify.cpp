@@ -82,14 +82,20 @@ class Comparison {
   VerifyRun& run_;
 };
 
-void feed(StepRunner& runner, SingleSequence& sequence, const ReferenceCase& reference, Comparison& comparison, std::int64_t chunk) {
+enum class Watch : std::uint8_t { logits, hidden_too };
+
+void feed(StepRunner& runner, SingleSequence& sequence, const ReferenceCase& reference, Comparison& comparison, std::int64_t chunk,
+          Watch watch) {
+  sequence.restart();
   const auto tokens = static_cast<std::int64_t>(reference.input_ids.size());
   std::int64_t first = 0;
-  runner.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
-    if (name != "hidden") return;
-    for (std::int64_t row = 0; row < value.dim(0); ++row)
-      comparison.hidden(layer, first + row, value.f32() + row * value.dim(1), value.dim(1));
-  };
+  if (watch == Watch::hidden_too) {
+    runner.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
+      if (name != "hidden") return;
+      for (std::int64_t row = 0; row < value.dim(0); ++row)
+        comparison.hidden(layer, first + row, value.f32() + row * value.dim(1), value.dim(1));
+    };
+  }
   for (; first < tokens; first += chunk) {
     const std::int64_t count = std::min(chunk, tokens - first);
     const StepOutput output = sequence.append(
@@ -152,8 +158,9 @@ std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCa
     for (const std::int64_t chunk : chunks) {
       VerifyRun run{.chunk = chunk == 0 ? std::min(runner.limits().max_tokens, result.tokens) : chunk};
       Comparison comparison(reference, result.bound, run);
-      sequence.restart();
-      feed(runner, sequence, reference, comparison, run.chunk);
+      feed(runner, sequence, reference, comparison, run.chunk, Watch::hidden_too);
+      // Steps that somebody looks into are not recorded: once more, for those that are.
+      if (runner.records_steps()) feed(runner, sequence, reference, comparison, run.chunk, Watch::logits);
       if (!reference.generated.empty()) run.generated_equal = generate(sequence, reference, reference.generated.front());
       run.failure = judge(run, result.bound, result.generated);
       result.runs.push_back(std::move(run));

@@ -28,7 +28,7 @@ AttentionRows rows_of(const Forward& f, const Tensor& q, const Selection* select
                       std::int64_t rows) {
   AttentionRows part{.q = q.rows(first, rows), .places = f.batch.places, .selection = {}, .values = values.rows(first, rows)};
   part.places.positions = part.places.positions.rows(first, rows);
-  if (!part.places.table.empty()) part.places.table = part.places.table.rows(first, rows);
+  if (part.places.table.shape.rank() != 0) part.places.table = part.places.table.rows(first, rows);
   if (!part.places.pages.empty())
     part.places.pages = part.places.pages.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(rows));
   if (selection != nullptr)

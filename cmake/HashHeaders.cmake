@@ -1,0 +1,21 @@
+# cmake -DROOT=<repository> -DOUTPUT=<file> -P HashHeaders.cmake
+# Writes a header with a hash of all that the program and a backend library must agree on: the headers whose types cross over.
+file(GLOB_RECURSE headers ${ROOT}/src/base/*.h ${ROOT}/src/tensor/*.h ${ROOT}/src/quant/*.h ${ROOT}/src/ops/*.h)
+list(APPEND headers ${ROOT}/src/kernels/cuda/backend.h)
+list(SORT headers)
+set(hashes "")
+foreach(header ${headers})
+  file(SHA256 ${header} hash)
+  string(APPEND hashes "${hash}")
+endforeach()
+string(SHA256 hash "${hashes}")
+string(SUBSTRING ${hash} 0 16 hash)
+set(text "// Made by cmake/HashHeaders.cmake.\n#pragma once\n\n#include <cstdint>\n\nnamespace reckoner {\n\ninline constexpr std::uint64_t kBackendAbi = 0x${hash};\n\n}  // namespace reckoner\n")
+# Only when it differs: what includes it would be compiled again.
+set(before "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} before)
+endif()
+if(NOT text STREQUAL before)
+  file(WRITE ${OUTPUT} "${text}")
+endif()
