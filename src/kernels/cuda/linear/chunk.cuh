@@ -24,7 +24,7 @@ struct Chunk<QuantFormat::bf16> {
   __device__ static constexpr int second(int i) { return 2 * i + 1; }
 
   uint4 codes[kPlanes];
-  __device__ void take_scales(const std::byte*, int) {}
+  __device__ void take_scales(const std::byte*, int, const std::uint32_t*) {}
   __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
     const uint4 c = codes[unit];
     out[0] = c.x, out[1] = c.y, out[2] = c.z, out[3] = c.w;
@@ -45,11 +45,15 @@ struct Chunk<QuantFormat::nvfp4> {
   __device__ static constexpr int second(int i) { return i + 4; }
 
   uint4 codes[kPlanes];
-  std::uint32_t scales;  // two: of the lane's first 16 columns and of the others
-  __device__ void take_scales(const std::byte* at, int t) { scales = half_at(at + t * 2); }
+  std::uint32_t scales[2];  // as pairs: of the lane's first 16 columns and of the others
+  __device__ void take_scales(const std::byte* at, int t, const std::uint32_t* table) {
+    const std::uint32_t two = half_at(at + t * 2);
+    scales[0] = table[two & 0xffu];
+    scales[1] = table[two >> 8];
+  }
   __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
     const std::uint32_t word = unit == 0 ? codes[0].x : unit == 1 ? codes[0].y : unit == 2 ? codes[0].z : codes[0].w;
-    decode_e2m1(word, scale_pair(scales >> 8 * (unit / 2)), out);
+    decode_e2m1(word, scales[unit / 2], out);
   }
   // Eight codes, of which pair i holds i and i + 4. A product puts a code's sign and its magnitude in their places at once: the factor is
   // the sum of two powers of two whose copies of the code do not overlap.
@@ -61,12 +65,11 @@ struct Chunk<QuantFormat::nvfp4> {
     out[2] = multiply_pairs((upper & 0x000f000fu) * 0x1040u & kKept, scale);
     out[3] = multiply_pairs((upper & 0x00f000f0u) * 0x0104u & kKept, scale);
   }
+  // The pair for a scale's code: a table of all 256 is quicker than its making, and keeps a NaN.
   __device__ static std::uint32_t scale_pair(std::uint32_t code) {
-    const float scale = __uint_as_float((code & 0x80u) << 24 | (code & 0x7fu) << 20) * 0x1p120f * 0x1p118f;
-    return __byte_perm(__float_as_uint(scale), 0, 0x3232);
+    return __byte_perm(__float_as_uint(e4m3_to_float(code) * 0x1p118f), 0, 0x3232);
   }
-  // A scale that is NaN: its code looks like 480.
-  __device__ bool is_bad() const { return (((scales & 0x7f7fu) + 0x0101u) & 0x8080u) != 0; }
+  __device__ bool is_bad() const { return false; }
 };
 
 // E4M3 in the same way: 2^-120, made right by a product that is exact.
@@ -100,14 +103,14 @@ template <>
 struct Chunk<QuantFormat::fp8_channel> : ChunkE4m3 {
   static constexpr bool kScaled = false;
   static constexpr int kScaleBytes = 0;
-  __device__ void take_scales(const std::byte*, int) {}
+  __device__ void take_scales(const std::byte*, int, const std::uint32_t*) {}
 };
 template <>
 struct Chunk<QuantFormat::fp8_block> : ChunkE4m3 {
   static constexpr bool kScaled = true;
   static constexpr int kScaleBytes = 4;
   float scale;
-  __device__ void take_scales(const std::byte* at, int) { scale = float_at(at); }
+  __device__ void take_scales(const std::byte* at, int, const std::uint32_t*) { scale = float_at(at); }
 };
 
 inline bool has_chunks(QuantFormat format) {

@@ -12,8 +12,8 @@ Support supports_mma(const Key& key, const DeviceInfo& device) {
 }
 
 // From here on reading the weight anew for every eight tokens takes longer than tiles of 128 that are not full.
-constexpr std::int64_t kManyTokens = 17;
-constexpr std::int64_t kManySlots = 12;  // an expert, on average
+constexpr std::int64_t kManyTokens = 65;
+constexpr std::int64_t kManySlots = 24;  // an expert, on average
 
 bool is_many(const LinearArgs& args) {
   return args.precision == Precision::fast && args.x.dim(0) >= kManyTokens && fits_many_rows(args.w);
@@ -22,9 +22,13 @@ bool is_many(const LinearExpertsArgs& args) {
   return args.precision == Precision::fast && args.y.dim(0) >= kManySlots * std::ssize(args.experts) && fits_many_rows(args.experts.front());
 }
 
-std::int64_t linear_workspace(const LinearArgs& args, int) { return is_many(args) ? linear_many_workspace(args) : 0; }
+std::int64_t linear_workspace(const LinearArgs& args, int) {
+  if (is_many(args)) return linear_many_workspace(args);
+  return fits_few_rows(args.w) ? linear_few_workspace(args) : 0;
+}
 std::int64_t linear_experts_workspace(const LinearExpertsArgs& args, int) {
-  return is_many(args) ? linear_experts_many_workspace(args) : 0;
+  if (is_many(args)) return linear_experts_many_workspace(args);
+  return fits_few_rows(args.experts.front()) ? linear_experts_few_workspace(args) : 0;
 }
 
 void run_linear_mma(const LinearArgs& args, Lane& lane) {

@@ -6,6 +6,7 @@
 #include "kernels/cuda/linear/chunk.cuh"
 #include "kernels/cuda/linear/expert_tiles.cuh"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/linear/rounded.cuh"
 
 namespace reckoner::cuda {
 namespace {
@@ -14,21 +15,6 @@ constexpr int kTile = 128;     // tokens, and rows of the weight
 constexpr int kColumns = 64;   // a stage
 constexpr int kThreads = 128;  // four warps, 64 x 64 each
 constexpr int kMTiles = 4, kNTiles = 8;
-
-// ---- activations ----
-
-// Eight columns a thread: pair i holds the columns first(i) and second(i).
-template <class C>
-__global__ void round_rows_kernel(const float* x, std::uint16_t* out, std::int64_t pieces) {
-  const std::int64_t piece = std::int64_t{blockIdx.x} * 256 + threadIdx.x;
-  if (piece >= pieces) return;
-  const float4 low = reinterpret_cast<const float4*>(x)[2 * piece], high = reinterpret_cast<const float4*>(x)[2 * piece + 1];
-  const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  std::uint32_t pairs[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) pairs[i] = round_pair(all[C::first(i)], all[C::second(i)]);
-  reinterpret_cast<uint4*>(out)[piece] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-}
 
 // ---- the weight's side of a stage: 64 columns of 128 rows. Lane t of a quad takes the columns 16 t to 16 t + 15: two units ----
 
@@ -50,16 +36,13 @@ struct WeightStage<QuantFormat::nvfp4> {
   }
   struct Operand {
     uint2 codes;
-    std::uint32_t scales;
     std::uint32_t scale;
     __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
       Chunk<QuantFormat::nvfp4>::decode_e2m1(unit == 0 ? codes.x : codes.y, scale, out);
     }
-    __device__ bool is_bad() const { return (((scales & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) != 0; }
   };
-  __device__ Operand operand(int row, int t) const {
-    const std::uint32_t all = scales[row];
-    return {.codes = codes[row][t], .scales = all, .scale = Chunk<QuantFormat::nvfp4>::scale_pair(all >> 8 * t)};
+  __device__ Operand operand(int row, int t, const std::uint32_t* table) const {
+    return {.codes = codes[row][t], .scale = table[reinterpret_cast<const std::uint8_t*>(&scales[row])[t]]};
   }
 };
 
@@ -78,9 +61,8 @@ struct WeightStage<QuantFormat::bf16> {
     __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
       out[0] = codes[unit].x, out[1] = codes[unit].y, out[2] = codes[unit].z, out[3] = codes[unit].w;
     }
-    __device__ bool is_bad() const { return false; }
   };
-  __device__ Operand operand(int row, int t) const {
+  __device__ Operand operand(int row, int t, const std::uint32_t*) const {
     return {.codes = {codes[row][2 * t ^ (row & 7)], codes[row][(2 * t + 1) ^ (row & 7)]}};
   }
 };
@@ -90,7 +72,7 @@ struct SharedTile {
   using W = WeightStage<kFormat>;
   uint4 x[W::kStages][kTile][8];  // piece i of a row lies at i ^ (row % 8): what a warp reads at once is in different banks
   W w[W::kStages];
-  int bad[kTile];  // rows of the weight with a scale that is NaN
+  std::uint32_t scale_pairs[256];
 };
 
 // y[t][row] for 128 rows from first_row on and `count` tokens. `x_row(t)` gives token t's place among the rounded rows, `y_row(t)` its y.
@@ -109,7 +91,9 @@ __device__ void many_rows(const DeviceWeight& w, std::int64_t first_row, const s
     const int token = thread / 8 + 16 * i;
     inputs[i] = x + x_row(token < count ? token : 0) * w.cols + thread % 8 * 8;
   }
-  shared.bad[thread] = 0;
+  if constexpr (kFormat == QuantFormat::nvfp4) {
+    for (int code = thread; code < 256; code += kThreads) shared.scale_pairs[code] = Chunk<kFormat>::scale_pair(static_cast<std::uint32_t>(code));
+  }
   const int stages = static_cast<int>(w.cols / kColumns);
   const auto fetch = [&](int stage) {
     const int at = stage % W::kStages;
@@ -145,8 +129,7 @@ __device__ void many_rows(const DeviceWeight& w, std::int64_t first_row, const s
 #pragma unroll
       for (int n = 0; n < kNTiles; ++n) {
         const int row = first_n + n * 8 + g;
-        const typename W::Operand operand = shared.w[at].operand(row, t);
-        if (unit == 0 && operand.is_bad()) shared.bad[row] = 1;
+        const typename W::Operand operand = shared.w[at].operand(row, t, shared.scale_pairs);
         std::uint32_t b[4];
         operand.pairs(unit, b);
 #pragma unroll
@@ -157,7 +140,6 @@ __device__ void many_rows(const DeviceWeight& w, std::int64_t first_row, const s
       }
     }
   }
-  __syncthreads();
   const float factor = Chunk<kFormat>::kFactor * w.scale;
 #pragma unroll
   for (int m = 0; m < kMTiles; ++m) {
@@ -172,7 +154,7 @@ __device__ void many_rows(const DeviceWeight& w, std::int64_t first_row, const s
         for (int i = 0; i < 2; ++i) {
           const int row = first_n + n * 8 + t * 2 + i;
           if (first_row + row >= w.rows) continue;
-          y[first_row + row] = shared.bad[row] != 0 ? __uint_as_float(0x7fc00000u) : sums[m][n][half * 2 + i] * factor;
+          y[first_row + row] = sums[m][n][half * 2 + i] * factor;
         }
       }
     }
@@ -214,17 +196,6 @@ void for_tile_format(QuantFormat format, Body&& body) {
 
 template <QuantFormat kFormat>
 constexpr std::int64_t kSharedBytes = sizeof(SharedTile<kFormat>);
-
-template <QuantFormat kFormat>
-void round_rows(const float* x, std::uint16_t* out, std::int64_t elements, cudaStream_t stream) {
-  round_rows_kernel<Chunk<kFormat>><<<blocks_for(elements / 8, 256), 256, 0, stream>>>(x, out, elements / 8);
-}
-
-// Tokens that are rounded at a time, so that the workspace stays modest.
-std::int64_t part_tokens(std::int64_t cols) {
-  constexpr std::int64_t kMostBytes = 24 << 20;
-  return std::max<std::int64_t>(kMostBytes / (2 * cols) / kTile, 1) * kTile;
-}
 
 }  // namespace
 
