@@ -56,7 +56,6 @@ void fill_e4m3_scales(std::byte* to, std::int64_t count, std::uint32_t seed) { f
 void fill_floats(float* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Float()); }
 void fill_bf16(std::uint16_t* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Half()); }
 
-
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t count, void* stream) {
   const std::int64_t pieces = count / 16;
   copy_kernel<<<static_cast<unsigned>((pieces + 1023) / 1024), 256, 0, static_cast<cudaStream_t>(stream)>>>(

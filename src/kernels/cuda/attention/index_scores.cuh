@@ -7,7 +7,8 @@
 namespace reckoner::cuda {
 
 bool fits_index_mma(const IndexSelectArgs& args);
-// scores [tokens, max_context] of tokens [first, first + tokens), of which `keys` has the positions and tables; not of those that select all.
+// scores [tokens, max_context] of tokens [first, first + tokens), of which `keys` has the positions and tables; not of those that select
+// all.
 void index_scores_mma(const IndexSelectArgs& args, const DeviceCache& keys, std::int64_t first, std::int64_t tokens, float* scores,
                       cudaStream_t stream);
 

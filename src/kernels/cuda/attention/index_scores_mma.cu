@@ -102,8 +102,8 @@ __global__ void __launch_bounds__(kThreads) index_scores_mma_kernel(IndexScores 
 
 bool fits_index_mma(const IndexSelectArgs& args) {
   const std::int64_t heads = args.q.dim(1);
-  return args.q.dim(2) == kDim && heads % 8 == 0 && heads <= kMostHeads && args.keys.dtype == DType::bf16 && args.keys.page_bytes % 16 == 0 &&
-         args.keys.offset_bytes % 16 == 0;
+  return args.q.dim(2) == kDim && heads % 8 == 0 && heads <= kMostHeads && args.keys.dtype == DType::bf16 &&
+         args.keys.page_bytes % 16 == 0 && args.keys.offset_bytes % 16 == 0;
 }
 
 void index_scores_mma(const IndexSelectArgs& args, const DeviceCache& keys, std::int64_t first, std::int64_t tokens, float* scores,

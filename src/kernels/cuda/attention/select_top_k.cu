@@ -20,7 +20,7 @@ struct Threshold {
 };
 
 constexpr int kDigits = 2048;  // of eleven bits, the last of ten
-constexpr int kAtOnce = 8;      // scores that a thread has under way
+constexpr int kAtOnce = 8;     // scores that a thread has under way
 
 // Radix select from the top. All counts are integers: the order of additions does not show. Scores share their first digits, so equal ones
 // of a warp are counted together there.
@@ -100,7 +100,7 @@ __device__ int2 prefix_of_flags(bool a, bool b, int2* of_warp, int2& totals) {
 }
 
 __global__ void __launch_bounds__(kThreads) select_top_k_kernel(const float* scores, std::int64_t stride, const std::int32_t* positions,
-                                                                 int top_k, std::int32_t* counts, std::int32_t* selected) {
+                                                                int top_k, std::int32_t* counts, std::int32_t* selected) {
   __shared__ int histogram[kDigits];
   __shared__ int2 of_warp[kWarps];
   const std::int64_t token = blockIdx.x;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) select_top_k_kernel(const float* sco
 void select_top_k(const float* scores, std::int64_t stride, const std::int32_t* positions, std::int64_t tokens, std::int64_t top_k,
                   std::int32_t* counts, std::int32_t* selected, cudaStream_t stream) {
   select_top_k_kernel<<<static_cast<unsigned>(tokens), kThreads, 0, stream>>>(scores, stride, positions, static_cast<int>(top_k), counts,
-                                                                               selected);
+                                                                              selected);
 }
 
 }  // namespace reckoner::cuda

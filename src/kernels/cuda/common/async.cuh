@@ -5,7 +5,9 @@
 
 namespace reckoner::cuda {
 
-__device__ inline std::uint32_t shared_address(const void* pointer) { return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer)); }
+__device__ inline std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
 
 // Sixteen bytes; zeros, with nothing read, unless `there`.
 __device__ inline void copy_async(void* to, const void* from, bool there) {

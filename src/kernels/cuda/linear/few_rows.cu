@@ -212,7 +212,8 @@ __global__ void __launch_bounds__(kWarps * 32, wanted_blocks(kFormat, kParts) * 
   const auto* rows = static_cast<const std::byte*>(x) + first_token * row_bytes;
   if constexpr (kSource == Tokens::rounded_here) {
     auto* rounded = reinterpret_cast<uint4*>(memory + sizeof(shared));
-    for (std::int64_t i = threadIdx.x; i < count * w.cols / 8; i += kWarps * 32) rounded[i] = rounded_piece<C>(static_cast<const float*>(x), i);
+    for (std::int64_t i = threadIdx.x; i < count * w.cols / 8; i += kWarps * 32)
+      rounded[i] = rounded_piece<C>(static_cast<const float*>(x), i);
     rows = reinterpret_cast<const std::byte*>(rounded);  // few_rows() waits for all threads before it reads them
   }
   few_rows<kFormat, kParts, kWarps>(w, first_row, token < count ? rows + token * row_bytes : nullptr, count, shared,
@@ -302,8 +303,7 @@ void run_linear_experts_few(const LinearExpertsArgs& args, Lane& lane) {
   const DeviceExperts experts = device_experts(args.experts);
   const std::int64_t slots = args.y.dim(0);
   for_shape(args.precision, args.experts.front(), [&]<int kParts, int kWarps>() {
-    const dim3 grid(blocks_for(experts.first.rows, 16 * kTiles),
-                    static_cast<unsigned>(most_expert_tiles(slots, experts.count, kTokens)));
+    const dim3 grid(blocks_for(experts.first.rows, 16 * kTiles), static_cast<unsigned>(most_expert_tiles(slots, experts.count, kTokens)));
     for_chunk_format(args.experts.front().format, [&]<QuantFormat kFormat>() {
       constexpr auto kShared = static_cast<std::int64_t>(sizeof(SharedRows<Chunk<kFormat>, kWarps>));
       static_assert(kShared + 16 <= kPortableSharedBytes);

@@ -15,11 +15,10 @@ Support supports_mma(const Key& key, const DeviceInfo& device) {
 constexpr std::int64_t kManyTokens = 65;
 constexpr std::int64_t kManySlots = 24;  // an expert, on average
 
-bool is_many(const LinearArgs& args) {
-  return args.precision == Precision::fast && args.x.dim(0) >= kManyTokens && fits_many_rows(args.w);
-}
+bool is_many(const LinearArgs& args) { return args.precision == Precision::fast && args.x.dim(0) >= kManyTokens && fits_many_rows(args.w); }
 bool is_many(const LinearExpertsArgs& args) {
-  return args.precision == Precision::fast && args.y.dim(0) >= kManySlots * std::ssize(args.experts) && fits_many_rows(args.experts.front());
+  return args.precision == Precision::fast && args.y.dim(0) >= kManySlots * std::ssize(args.experts) &&
+         fits_many_rows(args.experts.front());
 }
 
 std::int64_t linear_workspace(const LinearArgs& args, int) {

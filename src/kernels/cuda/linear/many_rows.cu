@@ -92,7 +92,8 @@ __device__ void many_rows(const DeviceWeight& w, std::int64_t first_row, const s
     inputs[i] = x + x_row(token < count ? token : 0) * w.cols + thread % 8 * 8;
   }
   if constexpr (kFormat == QuantFormat::nvfp4) {
-    for (int code = thread; code < 256; code += kThreads) shared.scale_pairs[code] = Chunk<kFormat>::scale_pair(static_cast<std::uint32_t>(code));
+    for (int code = thread; code < 256; code += kThreads)
+      shared.scale_pairs[code] = Chunk<kFormat>::scale_pair(static_cast<std::uint32_t>(code));
   }
   const int stages = static_cast<int>(w.cols / kColumns);
   const auto fetch = [&](int stage) {
@@ -184,7 +185,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   const DeviceWeight w = expert_weight(experts, tile.expert);
   many_rows<kFormat>(
       w, std::int64_t{blockIdx.x} * kTile, x,
-      [&](int t) { return rows == LinearExpertsArgs::Rows::by_token ? std::int64_t{tokens[tile.first + t]} : std::int64_t{tile.first + t}; },
+      [&](int t) {
+        return rows == LinearExpertsArgs::Rows::by_token ? std::int64_t{tokens[tile.first + t]} : std::int64_t{tile.first + t};
+      },
       tile.count, shared, [&](int t) { return y + (tile.first + t) * w.rows; });
 }
 
@@ -199,9 +202,7 @@ constexpr std::int64_t kSharedBytes = sizeof(SharedTile<kFormat>);
 
 }  // namespace
 
-bool fits_many_rows(const Weight& w) {
-  return (w.format == QuantFormat::bf16 || w.format == QuantFormat::nvfp4) && w.cols % kColumns == 0;
-}
+bool fits_many_rows(const Weight& w) { return (w.format == QuantFormat::bf16 || w.format == QuantFormat::nvfp4) && w.cols % kColumns == 0; }
 
 std::int64_t linear_many_workspace(const LinearArgs& args) { return 2 * args.w.cols * std::min(args.x.dim(0), part_tokens(args.w.cols)); }
 
@@ -216,7 +217,7 @@ void run_linear_many(const LinearArgs& args, Lane& lane) {
       round_rows<kFormat>(args.x.f32() + first * args.w.cols, rounded, some * args.w.cols, stream_of(lane));
       const dim3 grid(blocks_for(some, kTile), blocks_for(args.w.rows, kTile));
       linear_many_kernel<kFormat><<<grid, kThreads, kSharedBytes<kFormat>, stream_of(lane)>>>(device_weight(args.w), rounded,
-                                                                                             args.y.f32() + first * args.w.rows, some);
+                                                                                              args.y.f32() + first * args.w.rows, some);
     }
   });
 }

@@ -25,8 +25,7 @@ __global__ void round_rows_kernel(const float* x, uint4* out, std::int64_t piece
 
 template <QuantFormat kFormat>
 void round_rows(const float* x, std::uint16_t* out, std::int64_t elements, cudaStream_t stream) {
-  round_rows_kernel<Chunk<kFormat>>
-      <<<blocks_for(elements / 8, 256), 256, 0, stream>>>(x, reinterpret_cast<uint4*>(out), elements / 8);
+  round_rows_kernel<Chunk<kFormat>><<<blocks_for(elements / 8, 256), 256, 0, stream>>>(x, reinterpret_cast<uint4*>(out), elements / 8);
 }
 
 // Tokens that are rounded at a time, so that the workspace stays modest.
