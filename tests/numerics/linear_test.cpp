@@ -23,8 +23,8 @@ std::int64_t one_width(Random& random, QuantFormat format, const std::vector<std
 }
 
 std::int64_t some_cols(Random& random, QuantFormat format) {
-  return one_width(random, format,
-                   {16, 32, 48, 64, 80, 96, 112, 128, 160, 224, 240, 256, 272, 288, 384, 768, 784, 800, 1040, 1056, 1536, 2064, 2080, 6144 + 32},
+  return one_width(random, format, {16,  32,  48,  64,  80,  96,  112,  128,  160,  224,  240,  256,
+                                    272, 288, 384, 768, 784, 800, 1040, 1056, 1536, 2064, 2080, 6144 + 32},
                    {1, 2, 15, 16, 17, 31, 33, 48, 63, 64, 65, 80, 127, 129, 255, 257, 576, 767, 769, 1040, 1535, 1537, 2064, 6144 + 16});
 }
 
@@ -292,7 +292,8 @@ TEST(LinearExperts, MatchesReference) {
       reference(args);
       const Floats expected = values_of(*c.y);
       run_kernel(kernel, args, 1 + i % 3);
-      expect_close(*c.y, expected, experts_magnitudes(args), linear_tolerance(key.precision, c.experts.front().cols), c.experts.front().cols);
+      expect_close(*c.y, expected, experts_magnitudes(args), linear_tolerance(key.precision, c.experts.front().cols),
+                   c.experts.front().cols);
       EXPECT_TRUE(c.y.untouched_around());
     }
   });

@@ -79,8 +79,8 @@ struct IndexSize {
 Case<IndexSelectArgs> index_case(const IndexSize& size) {
   Random random(static_cast<std::uint64_t>(size.heads * 131 + size.dim));
   const std::vector<TokenCase> tokens = some_tokens(size.contexts, size.tokens, random);
-  const auto c =
-      std::make_shared<const IndexCase>(size.heads, size.dim, size.cache, size.top_k, size.contexts, tokens, Numbers::small_integers, random);
+  const auto c = std::make_shared<const IndexCase>(size.heads, size.dim, size.cache, size.top_k, size.contexts, tokens,
+                                                   Numbers::small_integers, random);
   c->reset();
   return {.shapes = c->q->shape.to_string() + " over " + std::to_string(c->max_context) + " positions, top " + std::to_string(size.top_k),
           .memory = c,

@@ -61,16 +61,18 @@ Case<Args> latent_case(LatentShape shape, const Key& key) {
   const auto* const op = static_cast<const Args*>(nullptr);
   const Args args = c->args(op, key.precision);
   const auto allowed = [c, key, op](std::string_view) { return bounds(c->template magnitudes<Args>(), key.precision, c->terms(op)); };
-  return {
-      .shapes = LatentCase::input_of(args).shape.to_string() + " to " + args.y.shape.to_string(), .memory = c, .args = args, .allowed = allowed};
+  return {.shapes = LatentCase::input_of(args).shape.to_string() + " to " + args.y.shape.to_string(),
+          .memory = c,
+          .args = args,
+          .allowed = allowed};
 }
 
 template <class Args>
 Cases<Args> latent_cases(const Key& key, const Shapes& shapes) {
   Cases<Args> cases;
-  const LatentShape own = {
-      .tokens = 2, .heads = 2, .nope = shapes.nope, .v = shapes.value, .rope = shapes.rope, .latent = shapes.latent};
-  for (const LatentShape& shape : {own, LatentShape{1, 3, 33, 31, 2, 80}, LatentShape{9, 2, 16, 67, 0, 96}, LatentShape{40, 1, 5, 4, 64, 32}})
+  const LatentShape own = {.tokens = 2, .heads = 2, .nope = shapes.nope, .v = shapes.value, .rope = shapes.rope, .latent = shapes.latent};
+  for (const LatentShape& shape :
+       {own, LatentShape{1, 3, 33, 31, 2, 80}, LatentShape{9, 2, 16, 67, 0, 96}, LatentShape{40, 1, 5, 4, 64, 32}})
     cases.push_back([=] { return latent_case<Args>(shape, key); });
   return cases;
 }

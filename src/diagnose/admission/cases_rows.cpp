@@ -103,11 +103,8 @@ Case<RopeHeadsArgs> rope_case(const RopeSize& size) {
   const Shape shape{size.tokens, size.heads, size.first + 2 * size.pairs + size.after};
   const auto rotated = std::make_shared<const Rotated>(
       Rotated{.x = OwnedTensor(shape, random.floats(shape.elements())), .angles = Angles(size.tokens, size.pairs, random)});
-  const RopeHeadsArgs args = {.x = *rotated->x,
-                              .first = size.first,
-                              .layout = size.layout,
-                              .cosine = *rotated->angles.cosine,
-                              .sine = *rotated->angles.sine};
+  const RopeHeadsArgs args = {
+      .x = *rotated->x, .first = size.first, .layout = size.layout, .cosine = *rotated->angles.cosine, .sine = *rotated->angles.sine};
   return equal_case(rotated, args, args.x);
 }
 
@@ -193,11 +190,11 @@ Cases<RopeAnglesArgs> cases_of(const RopeAnglesArgs*, const Key&, const Shapes& 
   return cases_for<RopeAnglesArgs>({{50, shapes.rope / 2}, {1, 1}, {7, 9}}, [](const Size& size) {
     Random random = random_of(size);
     const Shape shape{size.tokens, size.width};
-    const auto places = std::make_shared<const Places>(
-        Places{.positions = OwnedTensor({size.tokens}, numbers_below(1 << 20, size.tokens, random)),
-               .frequencies = OwnedTensor({size.width}, random.floats(size.width)),
-               .cosine = OwnedTensor(DType::f32, shape),
-               .sine = OwnedTensor(DType::f32, shape)});
+    const auto places =
+        std::make_shared<const Places>(Places{.positions = OwnedTensor({size.tokens}, numbers_below(1 << 20, size.tokens, random)),
+                                              .frequencies = OwnedTensor({size.width}, random.floats(size.width)),
+                                              .cosine = OwnedTensor(DType::f32, shape),
+                                              .sine = OwnedTensor(DType::f32, shape)});
     const RopeAnglesArgs args = {
         .positions = *places->positions, .frequencies = *places->frequencies, .cosine = *places->cosine, .sine = *places->sine};
     return equal_case(places, args, args.cosine);
@@ -206,9 +203,10 @@ Cases<RopeAnglesArgs> cases_of(const RopeAnglesArgs*, const Key&, const Shapes& 
 
 Cases<RopeHeadsArgs> cases_of(const RopeHeadsArgs*, const Key&, const Shapes& shapes) {
   using enum RopeLayout;
-  const std::vector<RopeSize> sizes = {
-      {3, 4, shapes.nope, shapes.rope / 2, 0, interleaved}, {2, 3, 0, shapes.rope / 2, 1, half_split}, {5, 1, 3, 9, 2, interleaved},
-      {1, 64, 0, 33, 0, half_split}};
+  const std::vector<RopeSize> sizes = {{3, 4, shapes.nope, shapes.rope / 2, 0, interleaved},
+                                       {2, 3, 0, shapes.rope / 2, 1, half_split},
+                                       {5, 1, 3, 9, 2, interleaved},
+                                       {1, 64, 0, 33, 0, half_split}};
   Cases<RopeHeadsArgs> cases;
   for (const RopeSize& size : sizes) cases.push_back([=] { return rope_case(size); });
   return cases;

@@ -46,8 +46,7 @@ struct StoreSize {
 Case<StoreLatentArgs> latent_case(const StoreSize& size, DType dtype) {
   Random random(static_cast<std::uint64_t>(size.width));
   const std::int64_t latent = size.width;
-  const auto c =
-      std::make_shared<const StoreCase>(size.tokens, latent + 2 * size.pairs, latent, latent, size.pairs, dtype, random);
+  const auto c = std::make_shared<const StoreCase>(size.tokens, latent + 2 * size.pairs, latent, latent, size.pairs, dtype, random);
   // As for rms_norm; the rotated part is the reference's to the bit.
   const auto allowed = [c, latent](std::string_view) {
     return store_bounds(*c, [latent](std::int64_t i, double value) {
@@ -110,22 +109,25 @@ Cases<Args> store_cases(const std::vector<StoreSize>& sizes, DType dtype, const 
 
 Cases<StoreLatentArgs> cases_of(const StoreLatentArgs*, const Key&, const Shapes& shapes) {
   using enum RopeLayout;
-  return store_cases<StoreLatentArgs>(
-      {{1, shapes.latent, shapes.rope / 2, interleaved}, {7, 51, 8, interleaved}, {33, 32, 1, half_split}}, shapes.cache, latent_case);
+  return store_cases<StoreLatentArgs>({{1, shapes.latent, shapes.rope / 2, interleaved}, {7, 51, 8, interleaved}, {33, 32, 1, half_split}},
+                                      shapes.cache, latent_case);
 }
 
 Cases<StoreIndexKeyArgs> cases_of(const StoreIndexKeyArgs*, const Key&, const Shapes& shapes) {
   using enum RopeLayout;
   const std::int64_t pairs = std::min(shapes.rope, shapes.index_dim) / 2;
-  return store_cases<StoreIndexKeyArgs>(
-      {{1, shapes.index_dim, pairs, interleaved}, {3, shapes.index_dim, pairs, half_split}, {7, 15, 3, interleaved}, {33, 40, 8, half_split}},
-      shapes.cache, index_key_case);
+  return store_cases<StoreIndexKeyArgs>({{1, shapes.index_dim, pairs, interleaved},
+                                         {3, shapes.index_dim, pairs, half_split},
+                                         {7, 15, 3, interleaved},
+                                         {33, 40, 8, half_split}},
+                                        shapes.cache, index_key_case);
 }
 
 Cases<StoreRowsArgs> cases_of(const StoreRowsArgs*, const Key&, const Shapes& shapes) {
   using enum RopeLayout;
-  return store_cases<StoreRowsArgs>({{1, shapes.kv_heads * shapes.head_dim, 1, interleaved}, {7, 15, 1, interleaved}, {33, 130, 1, interleaved}},
-                                    shapes.cache, rows_case);
+  return store_cases<StoreRowsArgs>(
+      {{1, shapes.kv_heads * shapes.head_dim, 1, interleaved}, {7, 15, 1, interleaved}, {33, 130, 1, interleaved}}, shapes.cache,
+      rows_case);
 }
 
 }  // namespace reckoner::admission

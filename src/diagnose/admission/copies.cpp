@@ -22,8 +22,7 @@ std::int64_t scales_bytes(const Weight& w) {
 
 }  // namespace
 
-Arena::Arena(std::int64_t size_bytes, DeviceMemory* memory, Stream stream)
-    : buffer_(size_bytes, memory), memory_(memory), stream_(stream) {
+Arena::Arena(std::int64_t size_bytes, DeviceMemory* memory, Stream stream) : buffer_(size_bytes, memory), memory_(memory), stream_(stream) {
   if (memory_ != nullptr) pinned_ = Buffer(size_bytes, memory_, BufferKind::pinned);
   reset();
 }
