@@ -84,7 +84,10 @@ void add_admission_options(CLI::App& app, MachineOptions& options) {
                   ->option_text("on|off|again")
                   ->group("Machine"),
               {"on", "off", "again"});
-  // Hidden: for tests of kernels that hang.
+  add_admission_limit(app, options);
+}
+
+void add_admission_limit(CLI::App& app, MachineOptions& options) {
   accept_range(app.add_option("--admission-limit", options.admission_limit_s)->group(""), 1, 3600);
 }
 
