@@ -41,7 +41,8 @@ void spoil(const Args& args, std::string_view how) {
   if (out == nullptr && how != "input") return;  // what is stored in a cache
   if (how == "wrong") out[bytes - 2] ^= std::byte{0x40};
   if (how == "past") out[bytes] = std::byte{1};
-  if (how == "before") out[-1] = std::byte{1};
+  const volatile std::int64_t before = -1;  // the compiler must not see it
+  if (how == "before") out[before] = std::byte{1};
   if (how == "nan") reinterpret_cast<float*>(out)[bytes / 8] = std::numeric_limits<float>::quiet_NaN();
   if (how == "input") found.first_in.data[1] ^= std::byte{1};
   while (how == "hang") sleep(1);

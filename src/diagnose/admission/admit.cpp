@@ -11,7 +11,7 @@ namespace reckoner::admission {
 namespace {
 
 constexpr std::int64_t kHostArenaBytes = 32 << 20;
-constexpr std::int64_t kDeviceArenaBytes = 256 << 20;  // some kernels ask for workspace to fill the device
+constexpr std::int64_t kDeviceArenaBytes = 64 << 20;
 
 // The memory that cases run in, a stream of the device's, and what a Lane needs.
 class Room {
