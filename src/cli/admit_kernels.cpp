@@ -46,7 +46,11 @@ Setting setting_of(const Admission& found, const std::string& asked, double seco
 
 Result<Admission> try_kernels(const AdmissionPlace& place, const Shapes& shapes, const Choose& choose, const MachineOptions& options,
                               Console& console) {
-  Passed passed(cache_folder(), identity_of(place), options.admission == "again" ? Passed::Earlier::forget : Passed::Earlier::read);
+  const Identity identity = identity_of(place);
+  // A library whose file is not known (found on the library path) may be another one at the next start.
+  const bool is_known = !identity.program.empty() && (place.library.empty() || !identity.backend.empty());
+  Passed passed(is_known ? cache_folder() : std::filesystem::path(), identity,
+                options.admission == "again" ? Passed::Earlier::forget : Passed::Earlier::read);
   if (!passed.note().empty()) console.note(passed.note());
   const ChildOptions child{.command = {this_program().string(), "admit"}, .limit = std::chrono::seconds(options.admission_limit_s)};
   const Job job{.device = place.device, .threads = place.threads, .shapes = shapes};

@@ -24,7 +24,7 @@ void Judge::compare(const char* name, std::int64_t row, double found, double exp
   if (error <= allowed || !verdict_.good()) return;
   if (!std::isfinite(found))
     return refuse(fmt::format("{} of finite inputs, {} row {}", std::isnan(found) ? "NaN" : "infinity", name, row));
-  if (allowed == 0) return refuse(fmt::format("found {} where it must be {}, {} row {}", found, expected, name, row));
+  if (allowed == 0) return refuse(fmt::format("found {:.9g} where it must be {:.9g}, {} row {}", found, expected, name, row));
   refuse(fmt::format("error {:.1e} where {:.1e} is allowed, {} row {}", error, allowed, name, row));
 }
 
