@@ -126,7 +126,7 @@ double time_of(Bench& bench, int calls, const std::function<void(int)>& call) {
 template <class Args>
 void measure(Bench& bench, const std::string& shape, Memory& memory, const std::vector<Args>& variants, double bytes,
              double multiply_adds) {
-  if (!bench.only.empty() && std::string(Args::kName).find(bench.only) == std::string::npos) return;
+  if ((std::string(Args::kName) + " " + shape).find(bench.only) == std::string::npos) return;
   const Kernel<Args>* kernel = choose_kernel(bench.catalogue.of<Args>(), variants.front().key(), bench.device);
   CHECK(kernel != nullptr, Args::kName);
   Lane lane{bench.pool, memory.take(kernel->workspace_bytes(variants.front(), 1)), bench.stream};
@@ -147,9 +147,7 @@ double copy_bandwidth(Bench& bench) {
   std::byte* from = memory.take(size);
   std::byte* to = memory.take(size);
   fill_random_bytes(from, size, 1);
-  const double seconds = time_of(bench, 4, [&](int) {
-    expect_success(cudaMemcpyAsync(to, from, static_cast<std::size_t>(size), cudaMemcpyDeviceToDevice, bench.stream));
-  });
+  const double seconds = time_of(bench, 4, [&](int) { copy_bytes(to, from, size, bench.stream); });
   return 2.0 * static_cast<double>(size) / seconds;
 }
 

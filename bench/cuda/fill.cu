@@ -36,11 +36,30 @@ struct Half {
   __device__ std::uint16_t operator()(std::uint32_t bits) const { return static_cast<std::uint16_t>(__float_as_uint(Float()(bits)) >> 16); }
 };
 
+__global__ void copy_kernel(uint4* to, const uint4* from, std::int64_t count) {
+  const std::int64_t first = std::int64_t{blockIdx.x} * blockDim.x * 4 + threadIdx.x;
+  uint4 pieces[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (first + i * blockDim.x < count) pieces[i] = from[first + i * blockDim.x];
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (first + i * blockDim.x < count) to[first + i * blockDim.x] = pieces[i];
+  }
+}
+
 }  // namespace
 
 void fill_random_bytes(std::byte* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Byte()); }
 void fill_e4m3_scales(std::byte* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Scale()); }
 void fill_floats(float* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Float()); }
 void fill_bf16(std::uint16_t* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Half()); }
+
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t count, void* stream) {
+  const std::int64_t pieces = count / 16;
+  copy_kernel<<<static_cast<unsigned>((pieces + 1023) / 1024), 256, 0, static_cast<cudaStream_t>(stream)>>>(
+      reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4*>(from), pieces);
+}
 
 }  // namespace reckoner

@@ -164,6 +164,7 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
   norm(branch, w.final_norm, produced_by);
   f.tap("hidden", c.num_hidden_layers, normalised);
 
+  if (batch.sample_rows.dim(0) == 0) return output;  // a chunk from the middle of a prompt
   const Tensor sampled = arena_.f32({batch.sample_rows.dim(0), c.hidden_size});
   ops_(GatherRowsArgs{.x = normalised, .rows = batch.sample_rows, .y = sampled});
   ops_(LinearArgs{.x = sampled, .w = w.lm_head, .y = output.logits, .precision = precision_});

@@ -336,6 +336,23 @@ TEST(IndexSelect, ExactScoresWithTiesEqualTheReference) {
   for (int i = 0; i < 60; ++i) expect_equals_reference(some_index_case(Numbers::small_integers, random));
 }
 
+TEST(IndexSelect, ThePublishedShapes) {
+  Random random(17);
+  for (const std::int64_t heads : {8, 32, 64}) {
+    for (const std::int64_t top_k : {64, 300}) {
+      const std::vector<TokenCase> tokens = {{0, 2499}, {0, 2300}, {1, 320}, {1, 63}, {0, 1024}};
+      const IndexCase c(heads, 128, DType::bf16, top_k, {2500, 321}, tokens, Numbers::real, random);
+      SCOPED_TRACE(describe(c));
+      for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
+        c.reset();
+        run_kernel(kernel, c.args(), 2);
+        for (std::int64_t token = 0; token < c.count(); ++token) expect_selects_the_best(c, token);
+      });
+      expect_equals_reference(IndexCase(heads, 128, DType::bf16, top_k, {2500, 321}, tokens, Numbers::small_integers, random));
+    }
+  }
+}
+
 TEST(IndexSelect, AtTheBorderOfTopK) {
   Random random(13);
   for (const std::int64_t top_k : {1, 64, 200}) {

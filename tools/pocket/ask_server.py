@@ -6,6 +6,7 @@ usage: tools/pocket/ask_server.py http://127.0.0.1:8000 [TASKS.json]
 
 import json
 import sys
+import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -24,8 +25,11 @@ def answer(url, task):
     request = urllib.request.Request(
         url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=120) as response:
-        text = json.load(response)["choices"][0]["text"]
+    try:
+        with urllib.request.urlopen(request, timeout=120) as response:
+            text = json.load(response)["choices"][0]["text"]
+    except urllib.error.HTTPError as error:
+        return f"status {error.code}: {error.read().decode(errors='replace')}"
     text = text.split(task["end_token"])[0]
     return text[text.find("<tool_call>") :] if task["compare"] == "from_tool_call" else text
 

@@ -7,17 +7,17 @@
 namespace reckoner::cuda {
 namespace {
 
-constexpr int kHeads = 8;            // a block
-constexpr int kTileKeys = 16;        // at most
+constexpr int kHeads = 8;      // a block
+constexpr int kTileKeys = 16;  // at most
 constexpr int kThreads = kHeads * kTileKeys;
-constexpr int kColumnsEach = 4;      // values that a thread sums
+constexpr int kColumnsEach = 4;  // values that a thread sums
 constexpr int kColumns = kThreads * kColumnsEach;
 
 struct Attend {
   const float* q;  // [tokens, heads, width]
   DeviceCache keys, values;
-  const std::int32_t* counts;     // [tokens], or null: everything up to the token
-  const std::int32_t* selected;   // [tokens, top_k]
+  const std::int32_t* counts;    // [tokens], or null: everything up to the token
+  const std::int32_t* selected;  // [tokens, top_k]
   std::int64_t top_k;
   float scale;
   std::int64_t heads, kv_heads, width, value_width;
@@ -35,7 +35,7 @@ int tile_keys_for(std::int64_t width) {
 }
 
 // Grid: pieces * chunks of value columns, groups of heads, tokens. Thread (h, s) of the first kHeads * kTileKeys scores key s for head h.
-__global__ void __launch_bounds__(kThreads) attend_kernel(Attend args, Partials partials) {
+__global__ void __launch_bounds__(kThreads, 2) attend_kernel(Attend args, Partials partials) {
   extern __shared__ float memory[];  // q [kHeads, width], keys [tile_keys, width + 1]
   __shared__ float weights[kHeads][kTileKeys], factors[kHeads];
   __shared__ const std::byte* value_rows[kTileKeys];

@@ -1,9 +1,25 @@
-// The lists of attention kernels.
+// The lists of attention kernels. Which of its ways a kernel goes depends on shapes that are known only when it is called.
 #include "kernels/cuda/attention/attention.h"
 
-namespace reckoner::cuda {
+#include "kernels/cuda/common/launch.cuh"
 
-std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels() { return {attend_latent_generic()}; }
+namespace reckoner::cuda {
+namespace {
+
+std::int64_t latent_workspace(const AttendLatentArgs& args, int threads) {
+  return fits_latent_mma(args) ? latent_mma_workspace(args) : attend_latent_generic().workspace_bytes(args, threads);
+}
+
+void run_latent(const AttendLatentArgs& args, Lane& lane) {
+  if (!fits_latent_mma(args)) return attend_latent_generic().run(args, lane);
+  run_attend_latent_mma(args, lane);
+}
+
+}  // namespace
+
+std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels() {
+  return {{"attend_latent.mma.cuda", supports_any, latent_workspace, run_latent}, attend_latent_generic()};
+}
 std::vector<Kernel<AttendGroupedArgs>> attend_grouped_kernels() { return {attend_grouped_generic()}; }
 std::vector<Kernel<IndexSelectArgs>> index_select_kernels() { return {index_select_generic()}; }
 

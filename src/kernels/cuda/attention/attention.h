@@ -12,6 +12,11 @@ Kernel<AttendLatentArgs> attend_latent_generic();
 Kernel<AttendGroupedArgs> attend_grouped_generic();
 Kernel<IndexSelectArgs> index_select_generic();
 
+// For BF16 rows of 512 + 64 elements.
+bool fits_latent_mma(const AttendLatentArgs& args);
+std::int64_t latent_mma_workspace(const AttendLatentArgs& args);
+void run_attend_latent_mma(const AttendLatentArgs& args, Lane& lane);
+
 // Best first.
 std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels();
 std::vector<Kernel<AttendGroupedArgs>> attend_grouped_kernels();

@@ -1,5 +1,7 @@
-// index_select for any shape and cache dtype, in float: a thread scores a position for a quarter of the heads.
+// index_select for any shape and cache dtype, in float: a thread scores a position for a quarter of the heads, unless the shape allows the
+// matrix instruction; then the best are selected.
 #include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/attention/index_scores.cuh"
 #include "kernels/cuda/attention/select_top_k.cuh"
 #include "kernels/cuda/common/cache.cuh"
 
@@ -61,9 +63,10 @@ std::int64_t workspace(const IndexSelectArgs& args, int) { return tokens_at_once
 
 void run(const IndexSelectArgs& args, Lane& lane) {
   const std::int64_t tokens = args.q.dim(0), heads = args.q.dim(1), dim = args.q.dim(2), top_k = args.selection.top_k();
+  const bool with_mma = fits_index_mma(args);
   const std::int64_t shared = shared_bytes(heads, dim);
-  CHECK(shared <= kPortableSharedBytes - 2048, "index heads are too wide for shared memory");
-  allow_shared(index_scores_kernel, shared);
+  CHECK(with_mma || shared <= kPortableSharedBytes - 2048, "index heads are too wide for shared memory");
+  if (!with_mma) allow_shared(index_scores_kernel, shared);
   const std::int64_t at_once = tokens_at_once(args);
   for (std::int64_t first = 0; first < tokens; first += at_once) {
     const std::int64_t some = std::min(at_once, tokens - first);
@@ -80,7 +83,11 @@ void run(const IndexSelectArgs& args, Lane& lane) {
                              .scores = reinterpret_cast<float*>(lane.workspace),
                              .stride = args.max_context};
     const dim3 grid(blocks_for(args.max_context, kKeys), static_cast<unsigned>(some));
-    if (args.max_context > top_k) index_scores_kernel<<<grid, kThreads, shared, stream_of(lane)>>>(scores);
+    if (args.max_context > top_k && with_mma) {
+      index_scores_mma(args, keys, first, some, scores.scores, stream_of(lane));
+    } else if (args.max_context > top_k) {
+      index_scores_kernel<<<grid, kThreads, shared, stream_of(lane)>>>(scores);
+    }
     select_top_k(scores.scores, scores.stride, keys.positions, some, top_k, args.selection.counts.i32() + first,
                  args.selection.positions.i32() + first * top_k, stream_of(lane));
   }

@@ -19,25 +19,48 @@ struct Threshold {
   int ties;             // how many equal to it are selected
 };
 
-// Radix select: eight bits at a time from the top. All counts are integers: the order of additions does not show.
+constexpr int kDigits = 2048;  // of eleven bits, the last of ten
+constexpr int kAtOnce = 8;     // scores that a thread has under way
+
+// Radix select from the top. All counts are integers: the order of additions does not show. Scores share their first digits, so equal ones
+// of a warp are counted together there.
 __device__ Threshold find_threshold(const float* scores, int count, int top_k, int* histogram) {
   __shared__ std::uint32_t chosen_digit;
   __shared__ int left;
-  std::uint32_t prefix = 0;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  std::uint32_t prefix = 0, mask = 0;
   int wanted = top_k;
-  for (int shift = 24; shift >= 0; shift -= 8) {
-    for (int i = static_cast<int>(threadIdx.x); i < 256; i += kThreads) histogram[i] = 0;
+  for (const int shift : {21, 10, 0}) {
+    const std::uint32_t digit_mask = shift == 0 ? 1023u : 2047u;
+    for (int i = static_cast<int>(threadIdx.x); i < kDigits; i += kThreads) histogram[i] = 0;
     __syncthreads();
-    const std::uint32_t mask = shift == 24 ? 0 : 0xffffffffu << (shift + 8);
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
-      const std::uint32_t order = order_of(scores[i]);
-      if ((order & mask) == prefix) atomicAdd(&histogram[order >> shift & 255u], 1);
+    for (int first = 0; first < count; first += kThreads * kAtOnce) {
+      float some[kAtOnce];
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const int i = first + j * kThreads + static_cast<int>(threadIdx.x);
+        some[j] = i < count ? scores[i] : 0.0f;
+      }
+#pragma unroll
+      for (int j = 0; j < kAtOnce; ++j) {
+        const std::uint32_t order = order_of(some[j]);
+        const bool counts = first + j * kThreads + static_cast<int>(threadIdx.x) < count && (order & mask) == prefix;
+        const std::uint32_t digit = order >> shift & digit_mask;
+        if (shift == 21) {
+          const unsigned alike = __match_any_sync(kAllLanes, counts ? digit : kDigits);
+          if (counts && lane == __ffs(static_cast<int>(alike)) - 1) atomicAdd(&histogram[digit], __popc(alike));
+        } else if (counts) {
+          atomicAdd(&histogram[digit], 1);
+        }
+      }
     }
     __syncthreads();
-    if (threadIdx.x < 32) {  // a lane sums eight digits, from the largest down
-      const int lane = static_cast<int>(threadIdx.x), top = 255 - lane * 8;
+    if (threadIdx.x < 32) {  // a lane sums 64 digits, from the largest down
+      constexpr int kEach = kDigits / 32;
+      const int top = kDigits - 1 - lane * kEach;
       int own = 0;
-      for (int i = 0; i < 8; ++i) own += histogram[top - i];
+#pragma unroll 8
+      for (int i = 0; i < kEach; ++i) own += histogram[top - i];
       int before = own;
       for (int step = 1; step < 32; step *= 2) {
         const int other = __shfl_up_sync(kAllLanes, before, step);
@@ -53,6 +76,7 @@ __device__ Threshold find_threshold(const float* scores, int count, int top_k, i
     }
     __syncthreads();
     prefix |= chosen_digit << shift;
+    mask |= digit_mask << shift;
     wanted = left;
     __syncthreads();
   }
@@ -76,8 +100,8 @@ __device__ int2 prefix_of_flags(bool a, bool b, int2* of_warp, int2& totals) {
 }
 
 __global__ void __launch_bounds__(kThreads) select_top_k_kernel(const float* scores, std::int64_t stride, const std::int32_t* positions,
-                                                                 int top_k, std::int32_t* counts, std::int32_t* selected) {
-  __shared__ int histogram[256];
+                                                                int top_k, std::int32_t* counts, std::int32_t* selected) {
+  __shared__ int histogram[kDigits];
   __shared__ int2 of_warp[kWarps];
   const std::int64_t token = blockIdx.x;
   const int context = positions[token] + 1;
@@ -90,9 +114,11 @@ __global__ void __launch_bounds__(kThreads) select_top_k_kernel(const float* sco
   }
   const Threshold threshold = find_threshold(scores, context, top_k, histogram);
   int above = 0, ties = 0;  // found so far
+  float next = static_cast<int>(threadIdx.x) < context ? scores[threadIdx.x] : 0.0f;
   for (int first = 0; first < context; first += kThreads) {
     const int i = first + static_cast<int>(threadIdx.x);
-    const std::uint32_t order = i < context ? order_of(scores[i]) : 0;
+    const std::uint32_t order = order_of(next);
+    if (i + kThreads < context) next = scores[i + kThreads];
     const bool is_above = i < context && order > threshold.value, is_tie = i < context && order == threshold.value;
     int2 totals;
     const int2 before = prefix_of_flags(is_above, is_tie, of_warp, totals);
@@ -108,7 +134,7 @@ __global__ void __launch_bounds__(kThreads) select_top_k_kernel(const float* sco
 void select_top_k(const float* scores, std::int64_t stride, const std::int32_t* positions, std::int64_t tokens, std::int64_t top_k,
                   std::int32_t* counts, std::int32_t* selected, cudaStream_t stream) {
   select_top_k_kernel<<<static_cast<unsigned>(tokens), kThreads, 0, stream>>>(scores, stride, positions, static_cast<int>(top_k), counts,
-                                                                               selected);
+                                                                              selected);
 }
 
 }  // namespace reckoner::cuda

@@ -11,7 +11,10 @@ struct Split {
   std::int64_t pieces, length;
 };
 
+inline constexpr std::int64_t kMostPieces = 64;
+
 inline Split split_keys(std::int64_t attended, std::int64_t least, std::int64_t most_pieces) {
+  CHECK(most_pieces <= kMostPieces);
   const std::int64_t pieces = std::clamp<std::int64_t>((attended + least - 1) / least, 1, most_pieces);
   const std::int64_t length = round_up(std::max<std::int64_t>((attended + pieces - 1) / pieces, 1), 64);
   return {.pieces = (std::max<std::int64_t>(attended, 1) + length - 1) / length, .length = length};

@@ -11,7 +11,7 @@ struct DeviceCache {
   std::int64_t page_bytes, row_bytes;
   int scales_offset, plain_offset, elements, quantised;
   DType dtype;
-  const std::int32_t* table;      // [tokens, table_width]: pages
+  const std::int32_t* table;  // [tokens, table_width]: pages
   std::int64_t table_width;
   const std::int32_t* positions;  // [tokens]
 };

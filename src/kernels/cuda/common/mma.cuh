@@ -6,8 +6,8 @@
 namespace reckoner::cuda {
 
 // d += a b for a [16, 16] and b [16, 8] of BF16, d [16, 8] of float. With lane = 4 g + t: a holds the pairs of columns (2t, 2t + 1) of rows
-// g and g + 8, then the pairs (2t + 8, 2t + 9) of the same; b the same pairs of rows of column g; d the columns 2t and 2t + 1 of row g, then
-// of row g + 8. The 16 inner indices may stand for any 16 columns, as long as a and b agree.
+// g and g + 8, then the pairs (2t + 8, 2t + 9) of the same; b the same pairs of rows of column g; d the columns 2t and 2t + 1 of row g,
+// then of row g + 8. The 16 inner indices may stand for any 16 columns, as long as a and b agree.
 __device__ inline void mma_bf16(float (&d)[4], std::uint32_t a0, std::uint32_t a1, std::uint32_t a2, std::uint32_t a3, std::uint32_t b0,
                                 std::uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"

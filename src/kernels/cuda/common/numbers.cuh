@@ -29,9 +29,7 @@ __device__ inline float e8m0_to_float(std::uint32_t bits) {
 }
 
 // The same way: times 2^-126.
-__device__ inline float e2m1_to_float(std::uint32_t code) {
-  return __uint_as_float((code & 8u) << 28 | (code & 7u) << 22) * 0x1p126f;
-}
+__device__ inline float e2m1_to_float(std::uint32_t code) { return __uint_as_float((code & 8u) << 28 | (code & 7u) << 22) * 0x1p126f; }
 
 __device__ inline float half_to_float(std::uint32_t bits) {
   float value;
@@ -45,7 +43,7 @@ __device__ inline std::uint8_t float_to_e4m3(float value) {
   const std::uint32_t sign = bits >> 24 & 0x80u;
   if (magnitude > 0x7f800000u) return 0x7f;
   if (magnitude >= 0x43e00000u) return static_cast<std::uint8_t>(sign | 0x7e);  // 448
-  if (magnitude >= 0x3c800000u) {                                              // 2^-6
+  if (magnitude >= 0x3c800000u) {                                               // 2^-6
     const std::uint32_t rounded = magnitude + 0x7ffffu + (magnitude >> 20 & 1u);
     return static_cast<std::uint8_t>(sign | ((rounded >> 20) - (120u << 3)));
   }

@@ -37,7 +37,8 @@ struct DeviceExperts {
 
 inline DeviceExperts device_experts(std::span<const Weight> experts) {
   CHECK(!experts.empty() && experts.size() <= kMostExperts, "at most 512 experts");
-  DeviceExperts all{.first = device_weight(experts.front()), .data_stride = 0, .scales_stride = 0, .count = static_cast<int>(experts.size())};
+  DeviceExperts all{
+      .first = device_weight(experts.front()), .data_stride = 0, .scales_stride = 0, .count = static_cast<int>(experts.size())};
   if (experts.size() > 1) {
     all.data_stride = experts[1].data - experts[0].data;
     all.scales_stride = experts[1].scales - experts[0].scales;
@@ -165,15 +166,24 @@ template <class Body>
 void for_format(QuantFormat format, Body&& body) {
   using F = QuantFormat;
   switch (format) {
-    case F::f32: return body.template operator()<F::f32>();
-    case F::f16: return body.template operator()<F::f16>();
-    case F::bf16: return body.template operator()<F::bf16>();
-    case F::nvfp4: return body.template operator()<F::nvfp4>();
-    case F::mxfp4: return body.template operator()<F::mxfp4>();
-    case F::int4_g32: return body.template operator()<F::int4_g32>();
-    case F::fp8_block: return body.template operator()<F::fp8_block>();
-    case F::fp8_channel: return body.template operator()<F::fp8_channel>();
-    case F::mxfp8: return body.template operator()<F::mxfp8>();
+    case F::f32:
+      return body.template operator()<F::f32>();
+    case F::f16:
+      return body.template operator()<F::f16>();
+    case F::bf16:
+      return body.template operator()<F::bf16>();
+    case F::nvfp4:
+      return body.template operator()<F::nvfp4>();
+    case F::mxfp4:
+      return body.template operator()<F::mxfp4>();
+    case F::int4_g32:
+      return body.template operator()<F::int4_g32>();
+    case F::fp8_block:
+      return body.template operator()<F::fp8_block>();
+    case F::fp8_channel:
+      return body.template operator()<F::fp8_channel>();
+    case F::mxfp8:
+      return body.template operator()<F::mxfp8>();
   }
 }
 

@@ -14,19 +14,17 @@ struct Chunk;
 template <>
 struct Chunk<QuantFormat::bf16> {
   static constexpr int kColumns = 64, kUnits = 2;
-  static constexpr float kFactor = 1;  // what the sums must be multiplied by, beside the tensor's scale
+  static constexpr int kPlanes = 2;       // of 64 bytes a row: each lane of the quad holds 16 of each
+  static constexpr int kScaleBytes = 0;   // a row
+  static constexpr float kFactor = 1;     // what the sums must be multiplied by, beside the tensor's scale
   static constexpr bool kScaled = false;  // the sums of each chunk have a scale of their own
   // Unit's first column in the chunk; pair i is of the columns first(i) and second(i) from there.
   __device__ static int column(int unit, int t) { return unit * 32 + t * 8; }
   __device__ static constexpr int first(int i) { return 2 * i; }
   __device__ static constexpr int second(int i) { return 2 * i + 1; }
 
-  uint4 codes[2];
-  __device__ void load(const std::byte* row, const std::byte*, int chunk, int t) {
-    const auto* at = reinterpret_cast<const uint4*>(row + chunk * 128 + t * 16);
-    codes[0] = __ldcs(at);
-    codes[1] = __ldcs(at + 4);
-  }
+  uint4 codes[kPlanes];
+  __device__ void take_scales(const std::byte*, int, const std::uint32_t*) {}
   __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
     const uint4 c = codes[unit];
     out[0] = c.x, out[1] = c.y, out[2] = c.z, out[3] = c.w;
@@ -39,50 +37,51 @@ struct Chunk<QuantFormat::bf16> {
 template <>
 struct Chunk<QuantFormat::nvfp4> {
   static constexpr int kColumns = 128, kUnits = 4;
+  static constexpr int kPlanes = 1, kScaleBytes = 8;
   static constexpr float kFactor = 256;
   static constexpr bool kScaled = false;
   __device__ static int column(int unit, int t) { return t * 32 + unit * 8; }
   __device__ static constexpr int first(int i) { return i; }
   __device__ static constexpr int second(int i) { return i + 4; }
 
-  uint4 codes;
-  std::uint32_t scales;  // two: of the lane's first 16 columns and of the others
-  __device__ void load(const std::byte* row, const std::byte* scale_row, int chunk, int t) {
-    codes = __ldcs(reinterpret_cast<const uint4*>(row + chunk * 64 + t * 16));
-    scales = *reinterpret_cast<const std::uint16_t*>(scale_row + chunk * 8 + t * 2);
+  uint4 codes[kPlanes];
+  std::uint32_t scales[2];  // as pairs: of the lane's first 16 columns and of the others
+  __device__ void take_scales(const std::byte* at, int t, const std::uint32_t* table) {
+    const std::uint32_t two = half_at(at + t * 2);
+    scales[0] = table[two & 0xffu];
+    scales[1] = table[two >> 8];
   }
   __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
-    const std::uint32_t word = unit == 0 ? codes.x : unit == 1 ? codes.y : unit == 2 ? codes.z : codes.w;
-    const std::uint32_t scale = scale_pair(unit / 2);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const std::uint32_t shifted = word << (12 - 4 * i);
-      out[i] = multiply_pairs((shifted & 0x80008000u) | (shifted >> 6 & 0x01c001c0u), scale);
-    }
+    const std::uint32_t word = unit == 0 ? codes[0].x : unit == 1 ? codes[0].y : unit == 2 ? codes[0].z : codes[0].w;
+    decode_e2m1(word, scales[unit / 2], out);
   }
-  __device__ std::uint32_t scale_pair(int block) const {
-    const std::uint32_t code = scales >> 8 * block;
-    const float scale = __uint_as_float((code & 0x80u) << 24 | (code & 0x7fu) << 20) * 0x1p120f * 0x1p118f;
-    return __byte_perm(__float_as_uint(scale), 0, 0x3232);
+  // Eight codes, of which pair i holds i and i + 4. A product puts a code's sign and its magnitude in their places at once: the factor is
+  // the sum of two powers of two whose copies of the code do not overlap.
+  __device__ static void decode_e2m1(std::uint32_t word, std::uint32_t scale, std::uint32_t (&out)[4]) {
+    constexpr std::uint32_t kKept = 0x81c081c0u;
+    const std::uint32_t upper = word >> 8;
+    out[0] = multiply_pairs((word & 0x000f000fu) * 0x1040u & kKept, scale);
+    out[1] = multiply_pairs((word & 0x00f000f0u) * 0x0104u & kKept, scale);
+    out[2] = multiply_pairs((upper & 0x000f000fu) * 0x1040u & kKept, scale);
+    out[3] = multiply_pairs((upper & 0x00f000f0u) * 0x0104u & kKept, scale);
   }
-  // A scale that is NaN: its code looks like 480.
-  __device__ bool is_bad() const { return (((scales & 0x7f7fu) + 0x0101u) & 0x8080u) != 0; }
+  // The pair for a scale's code: a table of all 256 is quicker than its making, and keeps a NaN.
+  __device__ static std::uint32_t scale_pair(std::uint32_t code) {
+    return __byte_perm(__float_as_uint(e4m3_to_float(code) * 0x1p118f), 0, 0x3232);
+  }
+  __device__ bool is_bad() const { return false; }
 };
 
 // E4M3 in the same way: 2^-120, made right by a product that is exact.
 struct ChunkE4m3 {
   static constexpr int kColumns = 128, kUnits = 4;
+  static constexpr int kPlanes = 2;
   static constexpr float kFactor = 1;
   __device__ static int column(int unit, int t) { return unit / 2 * 64 + t * 16 + unit % 2 * 8; }
   __device__ static constexpr int first(int i) { return i / 2 * 4 + i % 2; }
   __device__ static constexpr int second(int i) { return i / 2 * 4 + i % 2 + 2; }
 
-  uint4 codes[2];
-  __device__ void load(const std::byte* row, const std::byte*, int chunk, int t) {
-    const auto* at = reinterpret_cast<const uint4*>(row + chunk * 128 + t * 16);
-    codes[0] = __ldcs(at);
-    codes[1] = __ldcs(at + 4);
-  }
+  uint4 codes[kPlanes];
   __device__ static std::uint32_t decode(std::uint32_t shifted) {
     return multiply_pairs((shifted & 0x80008000u) | (shifted >> 4 & 0x07f007f0u), 0x7b807b80u);  // 2^120
   }
@@ -103,10 +102,15 @@ struct ChunkE4m3 {
 template <>
 struct Chunk<QuantFormat::fp8_channel> : ChunkE4m3 {
   static constexpr bool kScaled = false;
+  static constexpr int kScaleBytes = 0;
+  __device__ void take_scales(const std::byte*, int, const std::uint32_t*) {}
 };
 template <>
 struct Chunk<QuantFormat::fp8_block> : ChunkE4m3 {
   static constexpr bool kScaled = true;
+  static constexpr int kScaleBytes = 4;
+  float scale;
+  __device__ void take_scales(const std::byte* at, int, const std::uint32_t*) { scale = float_at(at); }
 };
 
 inline bool has_chunks(QuantFormat format) {

@@ -11,24 +11,45 @@ Support supports_mma(const Key& key, const DeviceInfo& device) {
   return supports_portable(device);
 }
 
+// From here on reading the weight anew for every eight tokens takes longer than tiles of 128 that are not full.
+constexpr std::int64_t kManyTokens = 65;
+constexpr std::int64_t kManySlots = 24;  // an expert, on average
+
+bool is_many(const LinearArgs& args) { return args.precision == Precision::fast && args.x.dim(0) >= kManyTokens && fits_many_rows(args.w); }
+bool is_many(const LinearExpertsArgs& args) {
+  return args.precision == Precision::fast && args.y.dim(0) >= kManySlots * std::ssize(args.experts) &&
+         fits_many_rows(args.experts.front());
+}
+
+std::int64_t linear_workspace(const LinearArgs& args, int) {
+  if (is_many(args)) return linear_many_workspace(args);
+  return fits_few_rows(args.w) ? linear_few_workspace(args) : 0;
+}
+std::int64_t linear_experts_workspace(const LinearExpertsArgs& args, int) {
+  if (is_many(args)) return linear_experts_many_workspace(args);
+  return fits_few_rows(args.experts.front()) ? linear_experts_few_workspace(args) : 0;
+}
+
 void run_linear_mma(const LinearArgs& args, Lane& lane) {
-  if (!fits_few_rows(args.w)) return linear_generic().run(args, lane);
-  run_linear_few(args, lane);
+  if (is_many(args)) return run_linear_many(args, lane);
+  if (fits_few_rows(args.w)) return run_linear_few(args, lane);
+  linear_generic().run(args, lane);
 }
 
 void run_linear_experts_mma(const LinearExpertsArgs& args, Lane& lane) {
-  if (!fits_few_rows(args.experts.front())) return linear_experts_generic().run(args, lane);
-  run_linear_experts_few(args, lane);
+  if (is_many(args)) return run_linear_experts_many(args, lane);
+  if (fits_few_rows(args.experts.front())) return run_linear_experts_few(args, lane);
+  linear_experts_generic().run(args, lane);
 }
 
 }  // namespace
 
 std::vector<Kernel<LinearArgs>> linear_kernels() {
-  return {{"linear.mma.cuda", supports_mma, no_workspace<LinearArgs>, run_linear_mma}, linear_generic()};
+  return {{"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma}, linear_generic()};
 }
 
 std::vector<Kernel<LinearExpertsArgs>> linear_experts_kernels() {
-  return {{"linear_experts.mma.cuda", supports_mma, no_workspace<LinearExpertsArgs>, run_linear_experts_mma}, linear_experts_generic()};
+  return {{"linear_experts.mma.cuda", supports_mma, linear_experts_workspace, run_linear_experts_mma}, linear_experts_generic()};
 }
 
 }  // namespace reckoner::cuda

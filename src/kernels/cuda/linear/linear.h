@@ -13,8 +13,17 @@ Kernel<LinearExpertsArgs> linear_experts_generic();
 
 // For a few tokens; `exact` for any number. Where fits_few_rows(), reading the weights bounds them.
 bool fits_few_rows(const Weight& w);
+std::int64_t linear_few_workspace(const LinearArgs& args);
 void run_linear_few(const LinearArgs& args, Lane& lane);
+std::int64_t linear_experts_few_workspace(const LinearExpertsArgs& args);
 void run_linear_experts_few(const LinearExpertsArgs& args, Lane& lane);
+
+// For many tokens, `fast`, where fits_many_rows().
+bool fits_many_rows(const Weight& w);
+std::int64_t linear_many_workspace(const LinearArgs& args);
+void run_linear_many(const LinearArgs& args, Lane& lane);
+std::int64_t linear_experts_many_workspace(const LinearExpertsArgs& args);
+void run_linear_experts_many(const LinearExpertsArgs& args, Lane& lane);
 
 // Best first.
 std::vector<Kernel<LinearArgs>> linear_kernels();

@@ -13,7 +13,7 @@ constexpr int kBlockRows = kTileWarps * kTileRows;
 __device__ std::int64_t warp_first_row() { return std::int64_t{blockIdx.x} * kBlockRows + threadIdx.x / 32 * kTileRows; }
 
 template <QuantFormat kFormat, int kTokens>
-__global__ void __launch_bounds__(kThreads) linear_kernel(DeviceWeight w, const float* x, float* y, std::int64_t tokens) {
+__global__ void __launch_bounds__(kThreads, 2) linear_kernel(DeviceWeight w, const float* x, float* y, std::int64_t tokens) {
   const std::int64_t first = std::int64_t{blockIdx.y} * kTokens;
   const int count = static_cast<int>(min(static_cast<long long>(tokens - first), static_cast<long long>(kTokens)));
   const float* inputs[kTokens];
@@ -67,11 +67,10 @@ template <int kTokens>
 void launch_linear_experts(const LinearExpertsArgs& args, Lane& lane) {
   const std::int64_t slots = args.y.dim(0);
   const DeviceExperts experts = device_experts(args.experts);
-  const dim3 grid(blocks_for(experts.first.rows, kBlockRows),
-                  static_cast<unsigned>(most_expert_tiles(slots, experts.count, kTokens)));
+  const dim3 grid(blocks_for(experts.first.rows, kBlockRows), static_cast<unsigned>(most_expert_tiles(slots, experts.count, kTokens)));
   for_format(args.experts.front().format, [&]<QuantFormat kFormat>() {
-    linear_experts_kernel<kFormat, kTokens><<<grid, kThreads, 0, stream_of(lane)>>>(experts, args.slots.begin.i32(), args.slots.tokens.i32(),
-                                                                                    args.rows, args.x.f32(), args.y.f32());
+    linear_experts_kernel<kFormat, kTokens><<<grid, kThreads, 0, stream_of(lane)>>>(
+        experts, args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, args.x.f32(), args.y.f32());
   });
 }
 

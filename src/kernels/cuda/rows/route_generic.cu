@@ -153,9 +153,9 @@ void run_route(const RouteArgs& args, Lane& lane) {
                         .normalise = args.normalise == RouteArgs::Weights::normalised,
                         .scale = args.scale};
   choose_experts_kernel<<<static_cast<unsigned>(tokens), 32, static_cast<std::size_t>(experts) * 13, stream_of(lane)>>>(routing);
-  fill_slots_kernel<<<static_cast<unsigned>(experts), kThreads, 0, stream_of(lane)>>>(
-      chosen, tokens * top_k, static_cast<int>(top_k), static_cast<int>(experts), args.slots.begin.i32(), args.slot_of.i32(),
-      args.slots.tokens.i32());
+  fill_slots_kernel<<<static_cast<unsigned>(experts), kThreads, 0, stream_of(lane)>>>(chosen, tokens * top_k, static_cast<int>(top_k),
+                                                                                      static_cast<int>(experts), args.slots.begin.i32(),
+                                                                                      args.slot_of.i32(), args.slots.tokens.i32());
 }
 
 }  // namespace

@@ -105,16 +105,28 @@ struct RmsNormRows {
   std::int32_t place;
 };
 
+constexpr int kAtOnce = 8;  // elements that a thread has under way
+
 // A block a row. x is read a second time: from the cache.
 __global__ void rms_norm_kernel(RmsNormRows args) {
   __shared__ float scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x;
   float* x = args.x + token * args.width;
+  const float* add = args.add == nullptr ? nullptr : args.add + token * args.width;
   float sum = 0;
-  for (std::int64_t i = threadIdx.x; i < args.width; i += kThreads) {
-    float value = x[i];
-    if (args.add != nullptr) x[i] = value += args.add[token * args.width + i];
-    sum += value * value;
+  for (std::int64_t first = threadIdx.x; first < args.width; first += kThreads * kAtOnce) {
+    float values[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const std::int64_t i = first + j * kThreads;
+      values[j] = i >= args.width ? 0.0f : add == nullptr ? x[i] : x[i] + add[i];
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const std::int64_t i = first + j * kThreads;
+      if (add != nullptr && i < args.width) x[i] = values[j];
+      sum += values[j] * values[j];
+    }
   }
   const float squares = block_sum<kThreads>(sum, scratch);
   const float mean = squares / static_cast<float>(args.width);
@@ -123,7 +135,19 @@ __global__ void rms_norm_kernel(RmsNormRows args) {
     if (args.rms != nullptr) args.rms[token] = sqrtf(mean);
   }
   const float inverse = 1.0f / sqrtf(mean + args.epsilon);
-  for (std::int64_t i = threadIdx.x; i < args.width; i += kThreads) args.y[token * args.width + i] = x[i] * inverse * args.weight[i];
+  float* y = args.y + token * args.width;
+  for (std::int64_t first = threadIdx.x; first < args.width; first += kThreads * kAtOnce) {
+    float values[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const std::int64_t i = first + j * kThreads;
+      values[j] = i < args.width ? x[i] * inverse * args.weight[i] : 0.0f;
+    }
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (first + j * kThreads < args.width) y[first + j * kThreads] = values[j];
+    }
+  }
 }
 
 void run_rms_norm(const RmsNormArgs& args, Lane& lane) {

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kThreads = 128;
 
-__global__ void rope_angles_kernel(const std::int32_t* positions, const float* frequencies, float* cosine, float* sine,
-                                   std::int64_t count, std::int64_t pairs) {
+__global__ void rope_angles_kernel(const std::int32_t* positions, const float* frequencies, float* cosine, float* sine, std::int64_t count,
+                                   std::int64_t pairs) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   const float angle = __fmul_rn(static_cast<float>(positions[i / pairs]), frequencies[i % pairs]);
@@ -78,7 +78,8 @@ __device__ void rotate_row(float* x, const Rope& rope, std::int64_t token) {
 }
 
 // A block a token; its row is put together in shared memory.
-__global__ void store_latent_kernel(const float* kv, const float* weight, float epsilon, std::int64_t latent, Rope rope, DeviceCache cache) {
+__global__ void store_latent_kernel(const float* kv, const float* weight, float epsilon, std::int64_t latent, Rope rope,
+                                    DeviceCache cache) {
   extern __shared__ float row[];  // [width]
   __shared__ float scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x, width = cache.elements;
@@ -103,7 +104,8 @@ void run_store_latent(const StoreLatentArgs& args, Lane& lane) {
 }
 
 // In double, as the reference: a mean that is large against the spread would cost the digits that matter.
-__global__ void store_index_key_kernel(const float* k, const float* weight, const float* bias, float epsilon, Rope rope, DeviceCache cache) {
+__global__ void store_index_key_kernel(const float* k, const float* weight, const float* bias, float epsilon, Rope rope,
+                                       DeviceCache cache) {
   extern __shared__ float row[];  // [width]
   __shared__ double scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x, width = cache.elements;
