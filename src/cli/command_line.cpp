@@ -23,7 +23,9 @@ int usage_error(Console& console, const std::string& what, const std::string& re
 
 std::string main_footer(std::span<const Subcommand> subcommands) {
   std::string text = "Examples:\n";
-  for (const Subcommand& subcommand : subcommands) text += fmt::format("  {}\n", subcommand.example);
+  for (const Subcommand& subcommand : subcommands) {
+    if (!subcommand.summary.empty()) text += fmt::format("  {}\n", subcommand.example);
+  }
   return text +
          "\nMODEL is a folder with config.json and safetensors files, or the name of a repository in\n"
          "the Hugging Face cache. `reckoner COMMAND --help` lists the options of a command.";
@@ -91,7 +93,9 @@ int parse_error(Console& console, CLI::App& app, const CLI::ParseError& error) {
 // An unknown command is caught before parsing, where the parser would only say that it did not expect it.
 int unknown_command(Console& console, const std::string& word, std::span<const Subcommand> subcommands) {
   std::vector<std::string> names;
-  for (const Subcommand& subcommand : subcommands) names.emplace_back(subcommand.name);
+  for (const Subcommand& subcommand : subcommands) {
+    if (!subcommand.summary.empty()) names.emplace_back(subcommand.name);
+  }
   const std::string close = nearest(word, names);
   return usage_error(console, fmt::format("there is no command '{}'", word),
                      fmt::format("{}see `reckoner --help`", close.empty() ? "" : fmt::format("did you mean `reckoner {}`? ", close)));
@@ -153,7 +157,7 @@ int parse_and_run(Console& console, int argc, char** argv, std::span<const Subco
   Action action;
   for (const Subcommand& subcommand : subcommands) {
     CLI::App* const child = app.add_subcommand(std::string(subcommand.name), std::string(subcommand.summary));
-    child->group("Commands");
+    child->group(subcommand.summary.empty() ? "" : "Commands");
     // Only the command that is asked for: its long description would stand in the list of commands too.
     if (subcommand.name == word) action = subcommand.add(*child);
   }

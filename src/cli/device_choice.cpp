@@ -39,11 +39,16 @@ Result<DeviceChoice> choose_gpu(const std::string& asked, std::int64_t needed_by
                              bytes_text(static_cast<double>(needed_bytes)), bytes_text(static_cast<double>(free)), info.name),
                  "close what else uses the GPU, take a smaller quantisation (`reckoner quantize`), or use --device cpu"};
   }
-  return DeviceChoice{
-      .name = fmt::format("cuda:{}", number), .memory = std::move(memory), .catalogue = opened.backend->catalogue, .why = described(info)};
+  return DeviceChoice{.name = fmt::format("cuda:{}", number),
+                      .memory = std::move(memory),
+                      .catalogue = opened.backend->catalogue,
+                      .library = opened.path,
+                      .why = described(info)};
 }
 
 }  // namespace
+
+Result<DeviceChoice> open_device(const std::string& name) { return choose_gpu(name, 0); }
 
 Result<DeviceChoice> choose_device(const std::string& asked, std::int64_t needed_bytes) {
   if (asked == "cpu") return DeviceChoice{.why = "--device"};

@@ -15,8 +15,12 @@ struct DeviceChoice {
   std::string name = "cpu";                        // or "cuda:0"
   std::unique_ptr<DeviceMemory> memory = nullptr;  // of the GPU
   Catalogue (*catalogue)() = nullptr;              // of the GPU
+  std::string library = {};                        // where the GPU's kernels are from
   std::string why;
 };
+
+// The GPU of a name that DeviceChoice had: "cuda:0".
+Result<DeviceChoice> open_device(const std::string& name);
 
 // `asked`: "auto", "cpu", "cuda" or "cuda:N". auto takes the first GPU if there is a backend and `needed_bytes` are free on it, else the
 // processor. Errors: a GPU is asked for and there is none, or it has less memory.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "cli/admit_kernels.h"
 #include "cli/command_line.h"
 #include "cli/options.h"
 #include "cli/subcommand.h"
@@ -25,11 +26,14 @@ namespace {
 constexpr const char* kDescription =
     "Says which kernel serves each op, weight format and precision on this machine or on hardware that\n"
     "is only described, and why the ones that would come before it do not. No GPU is needed, but for a\n"
-    "GPU's kernels the CUDA backend (make cuda). Exit status 0 only if everything is served.";
+    "GPU's kernels the CUDA backend (make cuda). With --admit each is compared with its reference on this\n"
+    "machine, and the column says its largest error, 1 being what is allowed. Exit status 0 only if\n"
+    "everything is served.";
 
 constexpr const char* kExamples =
     "Examples:\n"
     "  reckoner kernels\n"
+    "  reckoner kernels --admit\n"
     "  reckoner kernels --hardware rtx-pro-6000\n"
     "  reckoner kernels --hardware h200 --model models/pocket";
 
@@ -38,6 +42,16 @@ constexpr const char* kNone = "none";
 struct KernelsOptions {
   std::string model;
   std::string hardware = "cpu";
+  bool admit = false;
+  MachineOptions machine = {.admission = "again"};  // --admit asks for it now
+};
+
+// Where kernels come from, and what they would run on.
+struct Hardware {
+  DeviceInfo device = {};
+  Catalogue catalogue = {};
+  AdmissionPlace place = {};
+  Refusals refusals = {};
 };
 
 // What serves some keys of an op, all in the same way.
@@ -47,6 +61,7 @@ struct Served {
   std::string precision;
   std::string kernel;
   std::vector<std::string> refused;
+  std::vector<admission::Item> items;  // the kernel for each of the keys
 };
 
 // Notes whether an op has a weight.
@@ -83,10 +98,11 @@ bool has_weight() {
 }
 
 template <class Args>
-Served served_by(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device) {
+Served served_by(const std::vector<Kernel<Args>>& list, const Key& key, const Hardware& hardware) {
   Served served{.op = std::string(Args::kName)};
-  const Kernel<Args>* const kernel = choose_kernel(list, key, device, &served.refused);
+  const Kernel<Args>* const kernel = choose_kernel(list, key, hardware.device, &served.refused, hardware.refusals);
   served.kernel = kernel != nullptr ? std::string(kernel->name) : kNone;
+  if (kernel != nullptr) served.items.push_back({.op = served.op, .kernel = served.kernel, .key = key});
   return served;
 }
 
@@ -96,6 +112,7 @@ void add(std::vector<Served>& all, Served served, std::string_view format) {
     if (other.op != served.op || other.precision != served.precision || other.kernel != served.kernel || other.refused != served.refused)
       continue;
     other.formats.emplace_back(format);
+    other.items.insert(other.items.end(), served.items.begin(), served.items.end());
     return;
   }
   served.formats.emplace_back(format);
@@ -103,14 +120,14 @@ void add(std::vector<Served>& all, Served served, std::string_view format) {
 }
 
 template <class Args>
-void add_op(const std::vector<Kernel<Args>>& list, const DeviceInfo& device, const std::set<QuantFormat>& formats,
+void add_op(const std::vector<Kernel<Args>>& list, const Hardware& hardware, const std::set<QuantFormat>& formats,
             std::vector<Served>& all) {
-  if (!has_weight<Args>()) return all.push_back(served_by(list, {}, device));
+  if (!has_weight<Args>()) return all.push_back(served_by(list, {}, hardware));
   constexpr bool kHasPrecision = requires(Args args) { args.precision; };
   for (const QuantFormat format : formats) {
     for (const Precision precision : {Precision::exact, Precision::fast}) {
       if (precision == Precision::fast && !kHasPrecision) continue;
-      Served served = served_by(list, {precision, format}, device);
+      Served served = served_by(list, {precision, format}, hardware);
       served.precision = precision == Precision::exact ? "exact" : "fast";
       add(all, std::move(served), info(format).name);
     }
@@ -118,17 +135,32 @@ void add_op(const std::vector<Kernel<Args>>& list, const DeviceInfo& device, con
 }
 
 template <class... Args>
-std::vector<Served> all_served(const KernelLists<Args...>& catalogue, const DeviceInfo& device, const std::set<QuantFormat>& formats) {
+std::vector<Served> all_served(const KernelLists<Args...>& catalogue, const Hardware& hardware, const std::set<QuantFormat>& formats) {
   std::vector<Served> all;
-  (add_op(catalogue.template of<Args>(), device, formats, all), ...);
+  (add_op(catalogue.template of<Args>(), hardware, formats, all), ...);
   return all;
 }
 
-std::string table(const std::vector<Served>& all) {
-  std::string text = fmt::format("{:<17} {:<10} {:<34} {}\n", "op", "precision", "kernel", "weights");
+// The largest error of the kernel for these keys, in terms of what is allowed.
+std::string admission_text(const Served& served, const std::vector<admission::Outcome>& outcomes) {
+  double worst = 0;
+  bool tried = false;
+  for (const admission::Outcome& outcome : outcomes) {
+    if (std::find(served.items.begin(), served.items.end(), outcome.item) == served.items.end()) continue;
+    tried = true;
+    worst = std::max(worst, outcome.worst);
+  }
+  return served.kernel == kNone ? "" : !tried ? "reference" : worst == 0 ? "passed, exactly" : fmt::format("passed, {:.2f}", worst);
+}
+
+// `outcomes`: of admission; nullptr leaves the column out.
+std::string table(const std::vector<Served>& all, const std::vector<admission::Outcome>* outcomes) {
+  const auto column = [&](const std::string& text) { return outcomes == nullptr ? "" : fmt::format("{:<17} ", text); };
+  std::string text = fmt::format("{:<17} {:<10} {:<34} {}{}\n", "op", "precision", "kernel", column("admission"), "weights");
   for (const Served& served : all) {
+    const std::string passed = column(outcomes == nullptr ? "" : admission_text(served, *outcomes));
     const std::string line =
-        fmt::format("{:<17} {:<10} {:<34} {}", served.op, served.precision, served.kernel, fmt::join(served.formats, ", "));
+        fmt::format("{:<17} {:<10} {:<34} {}{}", served.op, served.precision, served.kernel, passed, fmt::join(served.formats, ", "));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     for (const std::string& refused : served.refused) text += fmt::format("{:<17} not {}\n", "", refused);
   }
@@ -149,41 +181,71 @@ std::set<QuantFormat> all_formats() {
   return all;
 }
 
-// The formats of the model's matrices; the text says whether its weights fit.
-Result<std::set<QuantFormat>> formats_of(const std::string& name, const DeviceInfo& device, std::string& text) {
+// What is wanted of the kernels: these formats, with cases of these sizes.
+struct Wanted {
+  std::set<QuantFormat> formats = all_formats();
+  admission::Shapes shapes = {};
+};
+
+// Of the model's matrices; the text says whether its weights fit.
+Result<Wanted> wanted_by(const std::string& name, const DeviceInfo& device, std::string& text) {
   const std::filesystem::path folder = TRY(resolve_model(name));
   const std::unique_ptr<Model> model = TRY(open_model(folder));
-  std::set<QuantFormat> found;
+  const KvLayout layout = kv_layout(model->config, Precision::fast, KvCacheType::automatic);
+  Wanted wanted{.formats = {}, .shapes = admission::shapes_of(model->config, layout)};
   for_each_rule(*model->family, model->config, [&](const WeightRule& rule) {
     if (rule.matrix == nullptr) return;
-    for_each_place(rule, model->config, [&](WeightPlace place) { found.insert(rule.matrix(model->weights, place).format); });
+    for_each_place(rule, model->config, [&](WeightPlace place) { wanted.formats.insert(rule.matrix(model->weights, place).format); });
   });
   const std::int64_t needed = device.cuda.present() ? upload_bytes(*model) : model->weight_bytes;
   text += fmt::format("{}: its weights take {}", name, bytes_text(static_cast<double>(needed)));
   if (device.cuda.present()) text += needed <= device.cuda.memory_bytes ? ", which one such GPU holds" : ": more than one such GPU holds";
   text += "\n";
-  return found;
+  return wanted;
+}
+
+Result<Hardware> find_hardware(const KernelsOptions& options) {
+  if (const HardwareProfile* const profile = find_profile(options.hardware)) {
+    if (options.admit) {
+      return Error{fmt::format("--admit runs kernels, and {} is only described", options.hardware),
+                   "leave --hardware out for this processor, or use --hardware cuda for this machine's GPU"};
+    }
+    const DeviceBackend* const backend = TRY(open_cuda_library());
+    return Hardware{.device = {.name = std::string(profile->full_name), .cuda = profile->cuda}, .catalogue = backend->catalogue()};
+  }
+  if (options.hardware == "cuda") {
+    const OpenedBackend opened = TRY(open_cuda_backend());
+    const DeviceInfo& device = opened.devices.front();
+    return Hardware{
+        .device = device, .catalogue = opened.backend->catalogue(), .place = {.device = "cuda:0", .info = device, .library = opened.path}};
+  }
+  const DeviceInfo cpu = detect_cpu();
+  return Hardware{.device = cpu, .catalogue = cpu_catalogue(), .place = {.info = cpu, .threads = usable_cores()}};
+}
+
+// Tries what serves; what is refused does not any more.
+Result<std::vector<admission::Outcome>> admit_served(Hardware& hardware, const Wanted& wanted, const KernelsOptions& options,
+                                                     Console& console) {
+  const admission::Choose choose = [&](const Refusals& refusals) -> Result<std::vector<admission::Item>> {
+    hardware.refusals = refusals;
+    std::vector<admission::Item> items;
+    for (const Served& served : all_served(hardware.catalogue, hardware, wanted.formats))
+      items.insert(items.end(), served.items.begin(), served.items.end());
+    return items;
+  };
+  const admission::Admission found = TRY(try_kernels(hardware.place, wanted.shapes, choose, options.machine, console));
+  return found.outcomes;
 }
 
 Result<int> kernels(const KernelsOptions& options, Console& console) {
-  DeviceInfo device = detect_cpu();
-  Catalogue catalogue;
-  if (const HardwareProfile* const profile = find_profile(options.hardware)) {
-    device = {.name = std::string(profile->full_name), .cuda = profile->cuda};
-    const DeviceBackend* const backend = TRY(open_cuda_library());
-    catalogue = backend->catalogue();
-  } else if (options.hardware == "cuda") {
-    const OpenedBackend opened = TRY(open_cuda_backend());
-    device = opened.devices.front();
-    catalogue = opened.backend->catalogue();
-  } else {
-    catalogue = cpu_catalogue();
-  }
-  std::string text = heading(device);
-  std::set<QuantFormat> used = all_formats();
-  if (!options.model.empty()) used = TRY(formats_of(options.model, device, text));
-  const std::vector<Served> all = all_served(catalogue, device, used);
-  TRY(console.print(text + "\n" + table(all)));
+  Hardware hardware = TRY(find_hardware(options));
+  std::string text = heading(hardware.device);
+  Wanted wanted;
+  if (!options.model.empty()) wanted = TRY(wanted_by(options.model, hardware.device, text));
+  std::vector<admission::Outcome> outcomes;
+  if (options.admit) outcomes = TRY(admit_served(hardware, wanted, options, console));
+  const std::vector<Served> all = all_served(hardware.catalogue, hardware, wanted.formats);
+  TRY(console.print(text + "\n" + table(all, options.admit ? &outcomes : nullptr)));
   const bool complete = std::all_of(all.begin(), all.end(), [](const Served& served) { return served.kernel != kNone; });
   return complete ? 0 : kExitFailed;
 }
@@ -193,6 +255,8 @@ Action add_kernels(CLI::App& app) {
   app.description(kDescription);
   app.footer(kExamples);
   app.add_option("--model", options->model, "Only the weight formats of this model")->option_text("MODEL");
+  app.add_flag("--admit", options->admit, "Compare each kernel with its reference on this machine")->option_text(" ");
+  add_admission_limit(app, options->machine);
   std::vector<std::string> names = {"cpu", "cuda"};
   for (const HardwareProfile& profile : hardware_profiles()) names.emplace_back(profile.name);
   app.add_option("--hardware", options->hardware,

@@ -73,6 +73,22 @@ void add_device_options(CLI::App& app, MachineOptions& options) {
                   ->option_text("on|off")
                   ->group("Machine"),
               {"on", "off"});
+  add_admission_options(app, options);
+}
+
+void add_admission_options(CLI::App& app, MachineOptions& options) {
+  options.admission = "on";
+  accept_only(app.add_option("--admission", options.admission,
+                             "Compare each kernel with its reference on this machine before\nit serves; what passed is remembered; "
+                             "again: forget that\n(default: on)")
+                  ->option_text("on|off|again")
+                  ->group("Machine"),
+              {"on", "off", "again"});
+  add_admission_limit(app, options);
+}
+
+void add_admission_limit(CLI::App& app, MachineOptions& options) {
+  accept_range(app.add_option("--admission-limit", options.admission_limit_s)->group(""), 1, 3600);
 }
 
 KvCacheType cache_type_from(const std::string& name) {

@@ -17,15 +17,21 @@ struct MachineOptions {
   std::string precision = "fast";
   std::string kernels = "auto";
   std::string cache_type = "auto";
-  std::string device = "cpu";       // "auto", "cpu", "cuda", "cuda:N"; commands without the option run on the processor
-  std::string graphs = "on";        // "on", "off"
-  std::vector<std::string> accept;  // ids of lint errors to serve in spite of
+  std::string device = "cpu";           // "auto", "cpu", "cuda", "cuda:N"; commands without the option run on the processor
+  std::string graphs = "on";            // "on", "off"
+  std::string admission = "off";        // "on", "off", "again"; commands without the option do not try kernels
+  std::int64_t admission_limit_s = 30;  // for a kernel that is tried
+  std::vector<std::string> accept;      // ids of lint errors to serve in spite of
 };
 // --threads, --precision, --kernels, --kv-cache-dtype and --accept; the default of --precision is what `options` says.
 void add_machine_options(CLI::App& app, MachineOptions& options);
 
-// --device and --cuda-graphs, for commands that can run on a GPU.
+// --device, --cuda-graphs and --admission, for commands that can run on a GPU.
 void add_device_options(CLI::App& app, MachineOptions& options);
+
+void add_admission_options(CLI::App& app, MachineOptions& options);
+// Hidden: the seconds after which a kernel counts as hanging.
+void add_admission_limit(CLI::App& app, MachineOptions& options);
 
 struct LimitOptions {
   std::int64_t context = 0;  // 0: chosen by choose_context()

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <random>
 
+#include "cli/admit_kernels.h"
 #include "cli/answer_report.h"
 #include "cli/chat.h"
 #include "cli/command_line.h"
@@ -82,6 +83,7 @@ Result<std::unique_ptr<Run>> prepare(const RunOptions& options, Console& console
 Status start_engine(Run& run) {
   const auto start = std::chrono::steady_clock::now();
   const EngineLimits limits = TRY(choose_limits(run));
+  TRY(admit_kernels(run.session, run.options.machine, run.console));
   if (run.options.verbose) print_settings(run);
   run.load_s = TRY(load_weights(run.session, run.console));
   const Session& session = run.session;

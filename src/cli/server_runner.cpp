@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "base/mapped_file.h"
+#include "cli/admit_kernels.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/session.h"
@@ -121,6 +122,7 @@ Result<int> serve(const ServeOptions& options, Console& console) {
   Session session = TRY(open_session(options.model, options.machine, console));
   const Tokenizer tokenizer = TRY(Tokenizer::load(session.folder));
   const EngineLimits limits = TRY(choose_limits(options, session));
+  TRY(admit_kernels(session, options.machine, console));
   const double load_s = TRY(load_weights(session, console));
   auto engine = std::make_unique<Engine>(*session.model, session.weights(), session.target(), *session.pool, session.precision, limits);
   TRY(engine->runner().status());

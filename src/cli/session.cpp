@@ -59,8 +59,8 @@ Status choose_where(Session& session, const MachineOptions& options, Console& co
 }  // namespace
 
 Device Session::target() const {
-  if (!on_gpu()) return {.info = device, .catalogue = cpu_catalogue()};
-  return {.info = gpu.memory->info(), .catalogue = gpu.catalogue(), .memory = gpu.memory.get(), .graphs = graphs};
+  if (!on_gpu()) return {.info = device, .catalogue = cpu_catalogue(), .refusals = refusals};
+  return {.info = gpu.memory->info(), .catalogue = gpu.catalogue(), .memory = gpu.memory.get(), .graphs = graphs, .refusals = refusals};
 }
 
 std::int64_t Session::free_bytes() const { return on_gpu() ? gpu.memory->free_bytes() : free_memory_bytes(); }

@@ -30,6 +30,7 @@ struct Session {
   DeviceChoice gpu;               // memory nullptr: the processor serves
   ModelWeights gpu_weights;       // the model's, once load_weights() has put them there
   Graphs graphs = Graphs::on;     // on a GPU
+  Refusals refusals;              // kernels that admit_kernels() found unfit
   lint::LintReport lint;          // of headers and tensor-wide scales
   std::vector<Setting> settings;  // what took effect of the options above, and why
 

@@ -15,7 +15,7 @@ using Action = std::function<Result<int>(Console& console)>;
 
 struct Subcommand {
   std::string_view name;
-  std::string_view summary;      // one line of `reckoner --help`
+  std::string_view summary;      // one line of `reckoner --help`; empty: not shown there
   std::string_view example;      // another one
   Action (*add)(CLI::App& app);  // adds options, description and examples
 };
@@ -30,5 +30,6 @@ extern const Subcommand kQuantize;
 extern const Subcommand kCompare;
 extern const Subcommand kBench;
 extern const Subcommand kKernels;
+extern const Subcommand kAdmit;
 
 }  // namespace reckoner

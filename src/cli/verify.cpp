@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/admit_kernels.h"
 #include "cli/command_line.h"
 #include "cli/memory.h"
 #include "cli/options.h"
@@ -104,6 +105,7 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
   TRY(check_accepted(session, options.machine));
   std::vector<ReferenceCase> cases;
   if (!options.dequantised) cases = TRY(read_reference(options.reference, session.model->config));
+  TRY(admit_kernels(session, options.machine, console));
   const double load_s = TRY(load_weights(session, console));
   console.note(fmt::format("{}: {} of weights in {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
                            seconds_text(load_s)));

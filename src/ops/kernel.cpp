@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "quant/format.h"
 
 namespace reckoner {
@@ -23,11 +25,11 @@ void add_references(KernelLists<Args...>& catalogue) {
 }
 
 template <class Args, class BoundTable>
-void bind(const Catalogue& catalogue, const DeviceInfo& device, BoundTable& table) {
+void bind(const Catalogue& catalogue, const DeviceInfo& device, const Refusals& refusals, BoundTable& table) {
   for (int format = 0; format < kQuantFormats; ++format) {
     for (const Precision precision : {Precision::exact, Precision::fast}) {
       const Key key{precision, static_cast<QuantFormat>(format)};
-      const Kernel<Args>* kernel = choose_kernel(catalogue.of<Args>(), key, device);
+      const Kernel<Args>* kernel = choose_kernel(catalogue.of<Args>(), key, device, nullptr, refusals);
       // A device may lack kernels for formats that the model does not have: only what is planned must be there.
       table[static_cast<std::size_t>(key.index())] = kernel != nullptr ? *kernel : Kernel<Args>{};
     }
@@ -35,8 +37,8 @@ void bind(const Catalogue& catalogue, const DeviceInfo& device, BoundTable& tabl
 }
 
 template <class... Args, class Tables>
-void bind_all(const KernelLists<Args...>& catalogue, const DeviceInfo& device, Tables& tables) {
-  (bind<Args>(catalogue, device, std::get<std::array<Kernel<Args>, Key::kCount>>(tables)), ...);
+void bind_all(const KernelLists<Args...>& catalogue, const DeviceInfo& device, const Refusals& refusals, Tables& tables) {
+  (bind<Args>(catalogue, device, refusals, std::get<std::array<Kernel<Args>, Key::kCount>>(tables)), ...);
 }
 
 }  // namespace
@@ -46,8 +48,16 @@ Catalogue with_references(Catalogue catalogue) {
   return catalogue;
 }
 
-Ops::Ops(const Device& device, ThreadPool& pool) : catalogue_(device.catalogue), info_(device.info), pool_(pool), memory_(device.memory) {
-  bind_all(catalogue_, info_, bound_);
+const Refusal* find_refusal(const Refusals& refusals, std::string_view op, std::string_view kernel, const Key& key) {
+  const auto found = std::find_if(refusals.begin(), refusals.end(), [&](const Refusal& refusal) {
+    return refusal.op == op && refusal.kernel == kernel && refusal.key.index() == key.index();
+  });
+  return found == refusals.end() ? nullptr : &*found;
+}
+
+Ops::Ops(const Device& device, ThreadPool& pool)
+    : catalogue_(device.catalogue), info_(device.info), refusals_(device.refusals), pool_(pool), memory_(device.memory) {
+  bind_all(catalogue_, info_, refusals_, bound_);
   if (memory_ != nullptr) stream_ = memory_->make_stream();
 }
 

@@ -69,6 +69,18 @@ using Catalogue = ForEachOp<KernelLists>;
 // Adds each op's reference as its last kernel.
 Catalogue with_references(Catalogue catalogue);
 
+// A kernel that may not serve a key although it says that it could: it did not match the op's reference on this machine.
+struct Refusal {
+  std::string op;
+  std::string kernel;
+  Key key;
+  std::string reason;
+};
+using Refusals = std::vector<Refusal>;
+
+// nullptr: not refused.
+const Refusal* find_refusal(const Refusals& refusals, std::string_view op, std::string_view kernel, const Key& key);
+
 // Whether steps of a few rows are recorded once and replayed: launching a thousand small kernels takes longer than they do.
 enum class Graphs : std::uint8_t { off, on };
 
@@ -78,25 +90,27 @@ struct Device {
   Catalogue catalogue;
   DeviceMemory* memory = nullptr;  // outlives everything that is put there
   Graphs graphs = Graphs::off;
+  Refusals refusals = {};
 };
 
-// The first kernel of `list` that supports `key` on `device`; `refused` gets "name: reason" for those before it.
+// The first kernel of `list` that supports `key` on `device` and is not refused; `refused` gets "name: reason" for those before it.
 template <class Args>
 const Kernel<Args>* choose_kernel(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device,
-                                  std::vector<std::string>* refused = nullptr) {
+                                  std::vector<std::string>* refused = nullptr, const Refusals& refusals = {}) {
   for (const Kernel<Args>& kernel : list) {
     const Support support = kernel.supports(key, device);
-    if (support.yes) return &kernel;
-    if (refused != nullptr) refused->push_back(std::string(kernel.name) + ": " + support.reason);
+    const Refusal* const refusal = support.yes ? find_refusal(refusals, Args::kName, kernel.name, key) : nullptr;
+    if (support.yes && refusal == nullptr) return &kernel;
+    if (refused != nullptr) refused->push_back(std::string(kernel.name) + ": " + (refusal != nullptr ? refusal->reason : support.reason));
   }
   return nullptr;
 }
 
 // Why no kernel of `list` serves the key: one line a kernel.
 template <class Args>
-std::string why_unserved(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device) {
+std::string why_unserved(const std::vector<Kernel<Args>>& list, const Key& key, const DeviceInfo& device, const Refusals& refusals = {}) {
   std::vector<std::string> refused;
-  static_cast<void>(choose_kernel(list, key, device, &refused));
+  static_cast<void>(choose_kernel(list, key, device, &refused, refusals));
   std::string text;
   for (const std::string& line : refused) text += "\n  " + line;
   return text.empty() ? "\n  there is none" : text;
@@ -110,6 +124,7 @@ class Ops {
     std::string_view op;
     std::string_view kernel;
     Cost cost;
+    Key key = {};
   };
 
   Ops(const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool) : Ops({.info = device, .catalogue = catalogue}, pool) {}
@@ -158,15 +173,17 @@ class Ops {
   void plan(const Args& args, const Kernel<Args>& kernel) {
     const Status status = check(args);
     CHECK(status.ok(), status.ok() ? "" : status.error().what);
-    if (kernel.run == nullptr) return report_missing(Args::kName, args.key(), why_unserved(catalogue_.of<Args>(), args.key(), info_));
+    if (kernel.run == nullptr)
+      return report_missing(Args::kName, args.key(), why_unserved(catalogue_.of<Args>(), args.key(), info_, refusals_));
     workspace_needed_ = std::max(workspace_needed_, kernel.workspace_bytes(args, pool_.threads()));
-    calls_.push_back({Args::kName, kernel.name, cost(args)});
+    calls_.push_back({Args::kName, kernel.name, cost(args), args.key()});
   }
 
   void report_missing(std::string_view op, const Key& key, const std::string& why);
 
   Catalogue catalogue_;
   DeviceInfo info_;
+  Refusals refusals_;
   ForEachOp<BoundOps> bound_;  // `run` is nullptr where no kernel serves the key
   ThreadPool& pool_;
   DeviceMemory* memory_;

@@ -26,6 +26,7 @@ struct DeviceInfo {
   bool avx512_bf16 = false;  // vdpbf16ps
   bool avx512_vnni = false;  // vpdpbusd
   CudaInfo cuda = {};        // of a GPU; then the above is false
+  std::string driver = {};   // of a GPU, its version: "580.95.05"
 };
 
 // The processor that this runs on (features that the operating system has switched on too).

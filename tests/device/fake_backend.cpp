@@ -10,6 +10,7 @@
 #include <mutex>
 #include <utility>
 
+#include "broken_kernel.h"
 #include "quant/format.h"
 
 namespace reckoner {
@@ -145,16 +146,36 @@ void run(const Args& args, Lane& lane) {
   });
 }
 
+template <class Args>
+Support supports_broken(const Key&, const DeviceInfo&) {
+  const bool is_this = state().gpu.broken.starts_with(std::string(Args::kName) + " ");
+  return {.yes = is_this, .reason = "not broken"};
+}
+
+template <class Args>
+void run_broken(const Args& args, Lane& lane) {
+  run(args, lane);
+  put(lane.stream, [args] { spoil(args, std::string_view(state().gpu.broken).substr(Args::kName.size() + 1)); });
+}
+
+// The names live as long as the program.
+template <class Args>
+void add_kernels(std::vector<Kernel<Args>>& list) {
+  static const std::string broken = std::string(Args::kName) + ".broken", fake = std::string(Args::kName) + ".fake";
+  const auto workspace_bytes = [](const Args&, int) { return kWorkspaceBytes; };
+  if (!state().gpu.broken.empty())
+    list.push_back({.name = broken, .supports = supports_broken<Args>, .workspace_bytes = workspace_bytes, .run = run_broken<Args>});
+  list.push_back({.name = fake, .supports = supports<Args>, .workspace_bytes = workspace_bytes, .run = run<Args>});
+}
+
 template <class... Args>
-void add_kernels(KernelLists<Args...>& catalogue) {
-  (catalogue.template of<Args>().push_back(
-       {.name = "fake", .supports = supports<Args>, .workspace_bytes = [](const Args&, int) { return kWorkspaceBytes; }, .run = run<Args>}),
-   ...);
+void add_all_kernels(KernelLists<Args...>& catalogue) {
+  (add_kernels(catalogue.template of<Args>()), ...);
 }
 
 Catalogue catalogue() {
   Catalogue all;
-  add_kernels(all);
+  add_all_kernels(all);
   return all;
 }
 
@@ -168,7 +189,8 @@ Result<std::vector<DeviceInfo>> devices() {
                                  .multiprocessors = 2,
                                  .shared_bytes_per_block = 232'448,
                                  .memory_bytes = state().gpu.memory_bytes,
-                                 .memory_gbs = 1}};
+                                 .memory_gbs = 1},
+                        .driver = "fake 1"};
   return std::vector<DeviceInfo>(static_cast<std::size_t>(state().gpu.count), fake);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/cuda/backend.h"
 
@@ -15,6 +16,7 @@ struct FakeGpu {
   int count = 1;                   // of devices
   bool lacks_linear_bf16 = false;  // no kernel for linear layers of BF16
   bool is_other_build = false;
+  std::string broken = {};  // "linear wrong": the op's best kernel "linear.broken" does what is said (broken_kernel.h); empty: none
 };
 
 // What was asked of it since fake_backend() was called.

@@ -65,7 +65,7 @@ TEST(Device, VerifyRunsOnIt) {
 TEST(Device, AServerSaysThatItsGpuFailed) {
   setenv("RECKONER_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
   setenv("FAKE_GPU_STEPS", "3", 1);
-  const RunningServer server({"--device", "cuda", "--context", "200"});
+  const RunningServer server({"--device", "cuda", "--context", "200", "--admission", "off"});
   unsetenv("RECKONER_CUDA_LIBRARY");
   unsetenv("FAKE_GPU_STEPS");
   Client client(server.port());

@@ -4,50 +4,6 @@
 namespace reckoner {
 namespace {
 
-struct GroupedShape {
-  std::int64_t heads, kv_heads, head_dim;
-  std::int64_t width() const { return kv_heads * head_dim; }
-};
-
-struct GroupedCase {
-  GroupedShape shape;
-  std::vector<TokenCase> tokens;
-  OwnedCache keys, values;
-  OwnedPlaces places;
-  OwnedTensor q, y;  // [tokens, heads, head_dim]
-  std::int64_t max_context;
-
-  GroupedCase(const GroupedShape& shape_, DType key_dtype, DType value_dtype, const std::vector<std::int64_t>& contexts,
-              const std::vector<TokenCase>& tokens_, Random& random)
-      : shape(shape_),
-        tokens(tokens_),
-        keys(key_dtype, shape.width(), shape.width(), contexts, random),
-        values(value_dtype, shape.width(), shape.width(), keys, random),
-        places(tokens, keys),
-        q({count(), shape.heads, shape.head_dim}, random.floats(count() * shape.heads * shape.head_dim)),
-        y(DType::f32, q->shape),
-        max_context(*std::max_element(contexts.begin(), contexts.end())) {}
-
-  std::int64_t count() const { return std::ssize(tokens); }
-  // Of tokens [first, first + some).
-  AttendGroupedArgs args(std::int64_t first, std::int64_t some) const {
-    return {.q = q->rows(first, some),
-            .places = places.rows(first, some),
-            .keys = *keys,
-            .values = *values,
-            .kv_heads = shape.kv_heads,
-            .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_dim)),
-            .max_context = max_context,
-            .y = y->rows(first, some)};
-  }
-  AttendGroupedArgs args() const { return args(0, count()); }
-  std::int64_t kv_head_of(std::int64_t head) const { return head / (shape.heads / shape.kv_heads); }
-  // What a kv head sees of a row.
-  std::vector<float> part(const std::vector<float>& row, std::int64_t kv_head) const {
-    return {row.begin() + kv_head * shape.head_dim, row.begin() + (kv_head + 1) * shape.head_dim};
-  }
-};
-
 std::string describe(const GroupedCase& c) {
   return c.q->shape.to_string() + " kv_heads " + std::to_string(c.shape.kv_heads) + " max_context " + std::to_string(c.max_context) +
          " keys " + std::string(name((*c.keys).dtype)) + " values " + std::string(name((*c.values).dtype));

@@ -1,116 +1,26 @@
-// What numerics tests are made of: seeded random tensors and weights in every format. `under_test.h` comes from the folder of the device
-// whose kernels are tested (cpu, cuda): each test runs on all of them.
+// What numerics tests are made of: seeded random tensors and weights in every format, the same that admission is made of. `under_test.h`
+// comes from the folder of the device whose kernels are tested (cpu, cuda): each test runs on all of them.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
-#include <random>
+#include <limits>
 #include <string>
 #include <vector>
 
-#include "guarded_bytes.h"
+#include "diagnose/admission/owned.h"
 #include "ops/kernel.h"
 #include "quant/format.h"
-#include "tensor/dtype.h"
 #include "under_test.h"
 
 namespace reckoner {
 
-// The same numbers on every machine and standard library: only the engine is used, not the library's distributions.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : engine_(seed) {}
-  std::int64_t below(std::int64_t count) { return static_cast<std::int64_t>(engine_() % static_cast<std::uint64_t>(count)); }
-  // In [-1, 1).
-  float uniform() { return static_cast<float>(static_cast<std::int32_t>(engine_() >> 32)) * 0x1p-31f; }
-  template <class T>
-  const T& one_of(const std::vector<T>& list) {
-    return list[static_cast<std::size_t>(below(static_cast<std::int64_t>(list.size())))];
-  }
-  std::vector<float> floats(std::int64_t count) {
-    std::vector<float> values(static_cast<std::size_t>(count));
-    for (float& value : values) value = uniform();
-    return values;
-  }
+using namespace admission;
 
- private:
-  std::mt19937_64 engine_;
-};
-
-// A tensor with its memory.
-class OwnedTensor {
- public:
-  OwnedTensor(DType dtype, const Shape& shape)
-      : bytes_(shape.elements() * size_bytes(dtype)), tensor_{.data = bytes_.data(), .dtype = dtype, .shape = shape} {}
-  OwnedTensor(const Shape& shape, const std::vector<float>& values) : OwnedTensor(DType::f32, shape) {
-    CHECK(static_cast<std::int64_t>(values.size()) == shape.elements());
-    std::memcpy(tensor_.data, values.data(), values.size() * sizeof(float));
-  }
-  OwnedTensor(const Shape& shape, const std::vector<std::int32_t>& values) : OwnedTensor(DType::i32, shape) {
-    CHECK(static_cast<std::int64_t>(values.size()) == shape.elements());
-    std::memcpy(tensor_.data, values.data(), values.size() * sizeof(std::int32_t));
-  }
-  const Tensor& operator*() const { return tensor_; }
-  const Tensor* operator->() const { return &tensor_; }
-  bool untouched_around() const { return bytes_.untouched(); }
-
- private:
-  GuardedBytes bytes_;
-  Tensor tensor_;
-};
-
-// A weight with its memory: in heap blocks of exactly its size (so that AddressSanitizer sees every byte read beyond), off by
-// `misalignment` bytes. With `first_row` it is the last rows of a matrix that has so many before it.
-class OwnedWeight {
- public:
-  OwnedWeight(QuantFormat format, std::int64_t rows, std::int64_t cols, Random& random, std::int64_t first_row = 0) {
-    const std::int64_t all = first_row + rows;
-    const PackedMatrix packed(format, "test", with_uneven_blocks(random.floats(all * cols), random), all, cols);
-    weight_ = row_range(packed.weight(), first_row, rows);
-    weight_.name = "test.weight";
-    const FormatInfo& layout = info(format);
-    weight_.data = keep(data_, weight_.data, rows * layout.row_bytes(cols), random.below(16));
-    if (weight_.scales == nullptr) return;
-    const std::int64_t scale_rows = (all + layout.block_rows - 1) / layout.block_rows;
-    weight_.scales = keep(scales_, weight_.scales, scale_rows * layout.scale_row_bytes(cols), 1 + random.below(15));
-  }
-  OwnedWeight(OwnedWeight&&) = default;
-  OwnedWeight& operator=(OwnedWeight&&) = default;
-  const Weight& operator*() const { return weight_; }
-  const Weight* operator->() const { return &weight_; }
-  // A row's codes and the scales that it has, perhaps not alone.
-  std::byte* row(std::int64_t row) {
-    return data_.data() + (weight_.data - data_.data()) + row * info(weight_.format).row_bytes(weight_.cols);
-  }
-  std::byte* scales_of(std::int64_t row) { return scales_.data() + (scale_row(weight_, row) - scales_.data()); }
-
- private:
-  // Scales from the smallest denormal to the largest.
-  static std::vector<float> with_uneven_blocks(std::vector<float> values, Random& random) {
-    for (std::size_t block = 0; block < values.size() / 16; ++block) {
-      const float factor = std::ldexp(1.0f, static_cast<int>(-random.below(20)));
-      for (std::size_t i = 0; i < 16; ++i) values[block * 16 + i] *= factor;
-    }
-    return values;
-  }
-  static const std::byte* keep(std::vector<std::byte>& memory, const std::byte* bytes, std::int64_t size, std::int64_t misalignment) {
-    memory.reserve(static_cast<std::size_t>(size + misalignment));
-    memory.resize(static_cast<std::size_t>(misalignment));
-    memory.insert(memory.end(), bytes, bytes + size);
-    return memory.data() + misalignment;
-  }
-  std::vector<std::byte> data_, scales_;
-  Weight weight_;
-};
-
-// Rows of `w` as floats.
-inline std::vector<float> dequantised(const Weight& w) {
-  std::vector<float> values(static_cast<std::size_t>(w.rows * w.cols));
-  for (std::int64_t row = 0; row < w.rows; ++row) info(w.format).dequantise(w, row, 0, w.cols, values.data() + row * w.cols);
-  return values;
-}
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Calls body(kernel, key) for every kernel of the op, but the reference, that the device under test can run, and each key that it serves.
 template <class Args, class Body>

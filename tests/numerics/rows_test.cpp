@@ -9,37 +9,6 @@ namespace {
 
 // ---- rms_norm ----
 
-struct NormCase {
-  OwnedTensor x, add, weight, y, first_bad, rms;
-  std::vector<float> x_before;
-  bool adds;
-
-  NormCase(std::int64_t tokens, std::int64_t width, bool adds_, Random& random)
-      : x({tokens, width}, random.floats(tokens * width)),
-        add({tokens, width}, random.floats(tokens * width)),
-        weight({width}, random.floats(width)),
-        y(DType::f32, {tokens, width}),
-        first_bad(DType::i32, {tokens}),
-        rms(DType::f32, {tokens}),
-        x_before(values_of(*x)),
-        adds(adds_) {}
-  RmsNormArgs args() const {
-    return {.x = *x,
-            .add = adds ? *add : Tensor{},
-            .weight = *weight,
-            .epsilon = 1e-5f,
-            .y = *y,
-            .guard = {.first_bad = *first_bad, .rms = *rms, .place = 5}};
-  }
-  void reset() const {
-    put(x, x_before);
-    clear(y);
-    clear(rms);
-    std::fill_n(first_bad->i32(), first_bad->shape.elements(), Guard::kClean);
-  }
-  std::vector<std::int32_t> bad() const { return {first_bad->i32(), first_bad->i32() + first_bad->shape.elements()}; }
-};
-
 // The sum of squares has only positive terms: off by width ulp, its root by half of that; a few ulp for root, division and products.
 void expect_norm_close(const NormCase& c, const std::vector<float>& expected) {
   const double relative = kUlp * (static_cast<double>(c.x->dim(1)) / 2 + 8);
@@ -300,38 +269,6 @@ TEST(GatherRows, KernelsEqualTheReference) {
 }
 
 // ---- route ----
-
-struct RouteCase {
-  OwnedTensor logits, bias, weights, slot_of, begin, tokens;
-  std::int64_t groups, top_groups;
-  RouteArgs::Weights normalise;
-
-  RouteCase(std::int64_t rows, std::int64_t experts, std::int64_t top_k, std::int64_t groups_, std::int64_t top_groups_, Random& random)
-      : logits({rows, experts}, random.floats(rows * experts)),
-        bias({experts}, random.floats(experts)),
-        weights(DType::f32, {rows, top_k}),
-        slot_of(DType::i32, {rows, top_k}),
-        begin(DType::i32, {experts + 1}),
-        tokens(DType::i32, {rows * top_k}),
-        groups(groups_),
-        top_groups(top_groups_),
-        normalise(random.below(2) == 0 ? RouteArgs::Weights::normalised : RouteArgs::Weights::as_they_are) {}
-  RouteArgs args() const {
-    return {.logits = *logits,
-            .bias = *bias,
-            .groups = groups,
-            .top_groups = top_groups,
-            .normalise = normalise,
-            .scale = 2.5f,
-            .weights = *weights,
-            .slot_of = *slot_of,
-            .slots = {.begin = *begin, .tokens = *tokens}};
-  }
-  std::vector<Tensor> outputs() const { return {*weights, *slot_of, *begin, *tokens}; }
-  void reset() const {
-    for (const OwnedTensor* tensor : {&weights, &slot_of, &begin, &tokens}) clear(*tensor);
-  }
-};
 
 void expect_route_equals_reference(const RouteCase& c) {
   SCOPED_TRACE(c.logits->shape.to_string() + " top_k " + std::to_string(c.weights->dim(1)) + " groups " + std::to_string(c.groups));

@@ -4,27 +4,6 @@
 namespace reckoner {
 namespace {
 
-// Tokens of a few sequences, each with a place of its own.
-std::vector<TokenCase> distinct_places(std::int64_t tokens, Random& random) {
-  std::vector<TokenCase> places;
-  for (std::int64_t i = 0; i < tokens; ++i) places.push_back({i % 2, i / 2 * 3 + random.below(3)});
-  return places;
-}
-
-// What storing may turn a small difference of an element into, at most: the distance of neighbours in the cache.
-double step_at(const CacheView& cache, const std::vector<float>& row, std::int64_t element) {
-  const double magnitude = std::fabs(row[static_cast<std::size_t>(element)]);
-  if (cache.dtype == DType::f32) return 0;
-  if (element >= cache.quantised()) return 0x1p-7 * magnitude;
-  double largest = 0;
-  const std::int64_t first = element / kCacheBlock * kCacheBlock;
-  for (std::int64_t i = first; i < std::min(first + kCacheBlock, cache.quantised()); ++i) {
-    largest = std::max(largest, std::fabs(static_cast<double>(row[static_cast<std::size_t>(i)])));
-  }
-  // 3 bits of mantissa; the smallest codes are 2^-9 apart. The scale differs a little as well, by less than the largest element does.
-  return std::max(0x1p-3 * magnitude, 0x1p-9 * largest / 448);
-}
-
 // The cache holds what it held before, but for the tokens' rows: those are `expected` within `bound(token, element)`, plus one step
 // of what the cache can hold; where the bound is 0 the bits agree.
 template <class Bound>

@@ -4,6 +4,7 @@
 #include <backend_abi.h>  // generated: a hash of the headers that the program and backends share
 #include <cuda_runtime.h>
 
+#include <fstream>
 #include <string>
 
 #include "kernels/cuda/catalogue.h"
@@ -21,6 +22,16 @@ Status checked(cudaError_t code, const char* what) {
 cudaStream_t stream_of(Stream stream) { return static_cast<cudaStream_t>(stream); }
 std::size_t size(std::int64_t bytes) { return static_cast<std::size_t>(bytes); }
 
+// The driver's own version; where that cannot be read, the CUDA version that it is for.
+std::string driver_version() {
+  std::ifstream file("/sys/module/nvidia/version");
+  std::string version;
+  if (file >> version) return version;
+  int cuda = 0;
+  static_cast<void>(cudaDriverGetVersion(&cuda));
+  return "CUDA " + std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10);
+}
+
 Result<DeviceInfo> describe(int device) {
   cudaDeviceProp properties{};
   TRY(checked(cudaGetDeviceProperties(&properties, device), "reading a device's properties"));
@@ -36,7 +47,8 @@ Result<DeviceInfo> describe(int device) {
                              .shared_bytes_per_block = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
                              .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
                              .l2_bytes = properties.l2CacheSize,
-                             .memory_gbs = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9}};
+                             .memory_gbs = 2.0 * clock_khz * 1e3 * bus_bits / 8 / 1e9},
+                    .driver = driver_version()};
 }
 
 Result<std::vector<DeviceInfo>> devices() {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "guarded_bytes.h"
+#include "diagnose/admission/guarded_bytes.h"
 #include "kernels/cpu/catalogue.h"
 
 namespace reckoner {
@@ -19,7 +19,7 @@ template <class Args>
 void run_kernel(const Kernel<Args>& kernel, const Args& args, int threads) {
   ASSERT_TRUE(check(args).ok()) << check(args).error().what;
   ThreadPool pool(threads);
-  const GuardedBytes workspace(kernel.workspace_bytes(args, threads));
+  const admission::GuardedBytes workspace(kernel.workspace_bytes(args, threads));
   Lane lane{pool, workspace.data()};
   kernel.run(args, lane);
   EXPECT_TRUE(workspace.untouched()) << kernel.name << " wrote beyond its workspace";

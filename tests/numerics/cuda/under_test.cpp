@@ -1,34 +1,35 @@
 #include "under_test.h"
 
-#include <cuda_runtime.h>
-
 #include <memory>
 
-namespace reckoner {
+#include "kernels/cuda/backend.h"
+#include "kernels/device/backend_memory.h"
 
-DeviceInfo device_under_test() {
-  cudaDeviceProp properties{};
-  DeviceInfo device;
-  if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess) return device;
-  device.name = properties.name;
-  device.cuda = {.major = properties.major,
-                 .minor = properties.minor,
-                 .multiprocessors = properties.multiProcessorCount,
-                 .shared_bytes_per_block = static_cast<std::int64_t>(properties.sharedMemPerBlockOptin),
-                 .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem),
-                 .l2_bytes = properties.l2CacheSize};
-  return device;
+extern "C" const reckoner::DeviceBackend* reckoner_cuda_backend();
+
+namespace reckoner {
+namespace {
+
+DeviceMemory& memory_under_test() {
+  static const auto memory = std::make_unique<BackendMemory>(*reckoner_cuda_backend(), 0, device_under_test());
+  return *memory;
 }
 
-DeviceArena& arena_under_test() {
-  static const auto arena = std::make_unique<DeviceArena>(std::int64_t{1} << 30);
+}  // namespace
+
+DeviceInfo device_under_test() {
+  const Result<std::vector<DeviceInfo>> devices = reckoner_cuda_backend()->devices();
+  return devices.ok() && !devices->empty() ? devices->front() : DeviceInfo{};
+}
+
+admission::Arena& arena_under_test() {
+  static const auto arena = std::make_unique<admission::Arena>(std::int64_t{1} << 30, &memory_under_test(), nullptr);
   return *arena;
 }
 
 std::string device_error() {
-  cudaError_t error = cudaGetLastError();  // of the launches
-  if (error == cudaSuccess) error = cudaDeviceSynchronize();
-  return error == cudaSuccess ? "" : cudaGetErrorString(error);
+  const Status status = memory_under_test().status();
+  return status.ok() ? "" : status.error().what;
 }
 
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tensor/tensor.h"
 
-namespace reckoner {
+namespace reckoner::admission {
 
 // Memory of exactly `size` bytes, `misalignment` bytes beyond a multiple of 64, between borders that untouched() checks.
 class GuardedBytes {
@@ -34,4 +34,4 @@ class GuardedBytes {
   std::byte* begin_;
 };
 
-}  // namespace reckoner
+}  // namespace reckoner::admission
