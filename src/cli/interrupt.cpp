@@ -67,20 +67,22 @@ void InterruptGuard::forget() { signalled = false; }
 
 StopSignals::StopSignals() {
   CHECK(::pipe2(ends_, O_CLOEXEC | O_NONBLOCK) == 0, "a pipe for signals");
-  outer_ = stop_pipe.exchange(ends_[1]);
+  stop_pipe = ends_[1];
   handle_stop_signals(write_to_stop_pipe);
 }
 
 StopSignals::~StopSignals() {
-  stop_pipe = outer_;
-  if (outer_ < 0) handle_stop_signals(SIG_DFL);
+  handle_stop_signals(SIG_DFL);
+  stop_pipe = -1;
   for (const int end : ends_) ::close(end);
 }
 
 bool StopSignals::wait(std::chrono::milliseconds longest) const {
   pollfd one{.fd = ends_[0], .events = POLLIN, .revents = 0};
   constexpr std::int64_t kHour = 3'600'000;
-  return ::poll(&one, 1, static_cast<int>(std::min<std::int64_t>(longest.count(), kHour))) > 0;
+  if (::poll(&one, 1, static_cast<int>(std::min<std::int64_t>(longest.count(), kHour))) <= 0) return false;
+  char byte;
+  return ::read(ends_[0], &byte, 1) == 1;
 }
 
 }  // namespace reckoner

@@ -17,7 +17,7 @@ class InterruptGuard {
   void forget();
 };
 
-// While it lives, SIGINT and SIGTERM are what wait() waits for; then they end the program again. One at a time: a second one takes over.
+// While it lives, SIGINT and SIGTERM are what wait() waits for; then they end the program again.
 class StopSignals {
  public:
   StopSignals();
@@ -25,12 +25,11 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // Whether one has come, at the latest after this long.
+  // Whether one has come, at the latest after this long; each is told once.
   bool wait(std::chrono::milliseconds longest) const;
 
  private:
   int ends_[2];  // of a pipe: the handler writes, wait() reads
-  int outer_;    // what the handler wrote to before
 };
 
 }  // namespace reckoner

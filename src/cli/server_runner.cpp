@@ -103,14 +103,13 @@ ServerOptions server_options(const ServeOptions& options, const Session& session
 }
 
 // Lets running requests finish, for as long as was asked.
-void drain(Server& server, const ServeOptions& options, Console& console) {
+void drain(Server& server, const ServeOptions& options, const StopSignals& signals, Console& console) {
   const std::int64_t left = server.unanswered();
   server.drain();
   if (left > 0) console.note(fmt::format("shutting down: {} requests may finish within {} s", left, options.drain_timeout_s));
   const auto deadline = std::chrono::steady_clock::now() + Seconds(options.drain_timeout_s);
-  const StopSignals again;
   while (server.unanswered() > 0 && std::chrono::steady_clock::now() < deadline) {
-    if (again.wait(std::chrono::milliseconds(50))) break;
+    if (signals.wait(std::chrono::milliseconds(50))) break;
   }
   if (server.unanswered() > 0) console.note(fmt::format("{} requests were cut off", server.unanswered()));
 }
@@ -134,7 +133,7 @@ Result<int> serve(const ServeOptions& options, Console& console) {
                            seconds_text(load_s), session.kernels, session.precision_name, limits.max_context, limits.max_sequences));
   TRY(console.print(server->address() + "\n"));
   while (!signals.wait(std::chrono::hours(1))) {}
-  drain(*server, options, console);
+  drain(*server, options, signals, console);
   return 0;
 }
 
