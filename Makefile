@@ -1,6 +1,6 @@
 # Everything a newcomer needs; `make help` lists it. The build itself is CMake's (CMakePresets.json).
 .DEFAULT_GOAL := help
-.PHONY: help serve run test build cuda setup format check tidy asan tsan fuzz clean
+.PHONY: help serve run test build cuda setup format check tidy asan tsan clients page fuzz clean
 
 # Seconds for each fuzz target, and the tests that run under ThreadSanitizer (a regular expression on ctest's names).
 FUZZ_SECONDS ?= 30
@@ -69,6 +69,12 @@ tsan: setup ## run the tests with threads (TSAN_TESTS) under ThreadSanitizer
 	@$(call compile,tsan) --target help > /dev/null  # brings the list of tests up to date
 	@tools/ctest_targets build/tsan '$(TSAN_TESTS)' | $(with_cargo) xargs -r cmake --build --preset tsan --target
 	@ctest --preset tsan -R '$(TSAN_TESTS)'
+
+clients: build ## run the official OpenAI and Anthropic clients, replicas behind a gateway and a short soak
+	@tools/check_clients
+
+page: build ## use the server's page in headless Chromium
+	@tools/check_page
 
 fuzz: ## run each fuzz target for FUZZ_SECONDS
 	@tools/setup --checks
