@@ -1,13 +1,11 @@
 #include "server/answer_constraint.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 namespace reckoner {
 namespace {
-
-constexpr std::string_view kThink = "<think>";
-constexpr std::string_view kThinkEnd = "</think>";
 
 // Where the answer begins: at once, behind reasoning that the prompt opened, or behind reasoning that the model may open itself.
 enum class Thinking { none, open, possible };
@@ -63,24 +61,19 @@ class GrammarAfterThought : public TokenConstraint {
   std::int64_t vocab_;
 };
 
-bool ends_with_mark(std::string_view text, std::string_view mark) {
-  const std::size_t end = text.find_last_not_of(" \t\r\n");
-  return end != std::string_view::npos && text.substr(0, end + 1).ends_with(mark);
-}
-
 Result<Thought> thought_after(const Service& service, const std::optional<std::string_view>& prompt) {
   if (!prompt) return Thought{};
   const auto id = [&](std::string_view text) {
     const std::optional<TokenId> token = service.tokenizer.token_id(text);
     return token ? static_cast<std::int32_t>(*token) : -1;
   };
-  Thought thought{.open_token = id(kThink), .close_token = id(kThinkEnd), .end_tokens = service.end_tokens};
-  if (ends_with_mark(*prompt, kThink)) {
+  Thought thought{.open_token = id(kThinkOpen), .close_token = id(kThinkClose), .end_tokens = service.end_tokens};
+  if (output_start_after(*prompt) == OutputStart::reasoning) {
     thought.state = Thinking::open;
     if (thought.close_token < 0)
       return Error{"the model's vocabulary has no token that ends its reasoning, so that nothing tells where the answer begins",
                    "turn thinking off in chat_template_kwargs"};
-  } else if (thought.open_token >= 0 && thought.close_token >= 0 && !ends_with_mark(*prompt, kThinkEnd)) {
+  } else if (thought.open_token >= 0 && thought.close_token >= 0 && !ends_with_tag(*prompt, kThinkClose)) {
     thought.state = Thinking::possible;
   }
   return thought;
@@ -95,11 +88,7 @@ Result<std::string> answer_part(const AnswerFormat& format) {
   using Kind = AnswerFormat::Kind;
   if (format.kind == Kind::json_object) return lark_json("");
   if (format.kind == Kind::json_schema) return lark_json(format.definition);
-  if (format.kind == Kind::choice) {
-    std::string all;
-    for (const std::string& choice : format.choices) all += (all.empty() ? "" : " | ") + lark_text(choice);
-    return all;
-  }
+  if (format.kind == Kind::choice) return lark_choice(format.choices);
   return Error{"a regular expression or grammar cannot go with tools", "leave the tools out, or set tool_choice to 'none' or 'required'"};
 }
 
@@ -116,26 +105,30 @@ Result<std::string> grammar_with_calls(const Service& service, const AnswerRule&
   return call_grammar(service.tokenizer, options);
 }
 
-Result<Grammar> compile(const GrammarFactory& factory, const Service& service, const AnswerRule& rule) {
+// Compiles the grammar of one answer.
+using Compile = std::function<Result<Grammar>(const GrammarFactory& factory)>;
+
+Result<Compile> compiler_of(const Service& service, const AnswerRule& rule) {
   using Kind = AnswerFormat::Kind;
-  const bool may_call = rule.choice.kind != ToolChoice::Kind::none && !rule.tools.empty();
-  if (may_call) {
-    const std::string text = TRY(grammar_with_calls(service, rule));
-    return factory.lark(text);
+  const auto lark = [](std::string text) -> Compile {
+    return [text = std::move(text)](const GrammarFactory& factory) { return factory.lark(text); };
+  };
+  const std::string& definition = rule.format.definition;
+  if (rule.choice.kind != ToolChoice::Kind::none && !rule.tools.empty()) {
+    std::string text = TRY(grammar_with_calls(service, rule));
+    return lark(std::move(text));
   }
   switch (rule.format.kind) {
     case Kind::json_object:
-      return factory.json_object();
+      return Compile([](const GrammarFactory& factory) { return factory.json_object(); });
     case Kind::json_schema:
-      return factory.json_schema(rule.format.definition);
+      return Compile([&definition](const GrammarFactory& factory) { return factory.json_schema(definition); });
     case Kind::regex:
-      return factory.regex(rule.format.definition);
-    case Kind::choice: {
-      const std::string choices = TRY(answer_part(rule.format));
-      return factory.lark("start: " + choices);
-    }
+      return Compile([&definition](const GrammarFactory& factory) { return factory.regex(definition); });
+    case Kind::choice:
+      return lark("start: " + lark_choice(rule.format.choices));
     default:
-      return factory.lark(rule.format.definition);
+      return lark(definition);
   }
 }
 
@@ -151,9 +144,11 @@ Result<AnswerConstraints> constrain_answers(const Service& service, const Answer
   if (!service.grammars) return in_field(rule, service.grammars.error());
   const Result<Thought> thought = thought_after(service, rule.prompt);
   if (!thought) return in_field(rule, thought.error());
+  const Result<Compile> compile = compiler_of(service, rule);
+  if (!compile) return in_field(rule, compile.error());
   AnswerConstraints constraints;
   for (std::size_t i = 0; i < count; ++i) {
-    Result<Grammar> grammar = compile(*service.grammars, service, rule);
+    Result<Grammar> grammar = (*compile)(*service.grammars);
     if (!grammar) return in_field(rule, grammar.error());
     constraints.push_back(std::make_shared<GrammarAfterThought>(std::move(*grammar), *thought, service.limits.vocab));
   }

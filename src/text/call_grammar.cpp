@@ -152,13 +152,10 @@ std::vector<std::string> fixed_texts(const json::value& schema) {
   return texts;
 }
 
-std::string alternatives(const std::vector<std::string>& texts) {
-  std::string all;
-  for (const std::string& text : texts) {
-    if (text.empty()) continue;
-    all += (all.empty() ? "" : " | ") + lark_text(text);
-  }
-  return "(" + all + ")" + (std::find(texts.begin(), texts.end(), "") == texts.end() ? "" : "?");
+// One of the texts, of which one may be empty.
+std::string alternatives(std::vector<std::string> texts) {
+  const bool may_be_empty = std::erase(texts, "") > 0;
+  return "(" + lark_choice(texts) + ")" + (may_be_empty ? "?" : "");
 }
 
 // Writes the rules of one grammar.
@@ -174,8 +171,7 @@ class CallWriter {
     }
     std::string start = fmt::format("NL? ({}) NL?", calls);
     start = options.count == CallCount::one_or_more ? "(" + start + ")+" : start;
-    if (!syntax_.section_open.empty()) start = TRY(mark(syntax_.section_open)) + start + TRY(mark(syntax_.section_close));
-    if (!syntax_.section_open.empty()) start = "NL? " + start;
+    if (!syntax_.section_open.empty()) start = "NL? " + TRY(mark(syntax_.section_open)) + start + TRY(mark(syntax_.section_close));
     const std::string answer = options.answer.empty() ? "" : "| " + options.answer;
     return fmt::format("start: {} {}\nNL: /\\n{{1,2}}/\nKEY: /[^<>\"\\n]+/\n{}", start, answer, rules_);
   }
@@ -194,14 +190,13 @@ class CallWriter {
     const std::string body = TRY(syntax_.has_parameters() ? write_parameters(arguments, name) : write_json_call(tool, arguments));
     const std::string open = TRY(mark(syntax_.call_open));
     const std::string close = TRY(mark(syntax_.call_close));
-    const std::string head = syntax_.has_parameters() ? lark_text(tool.name) + " " + TRY(mark_or_nothing(parameter_call_head())) : "";
+    const std::string head = syntax_.has_parameters() ? lark_text(tool.name) + " " + TRY(mark(head_end())) : "";
     rule(name, open + head + body + close);
     return {};
   }
 
   // What follows the name where arguments are text.
-  std::string parameter_call_head() const { return format_ == OutputFormat::deepseek_v32 ? "\">" : ""; }
-  Result<std::string> mark_or_nothing(const std::string& text) const { return text.empty() ? Result<std::string>(text) : mark(text); }
+  std::string_view head_end() const { return format_ == OutputFormat::deepseek_v32 ? "\">" : ""; }
 
   // name<sep>{...}, function<sep>name and a fence, or functions.name:0<mark>{...}
   Result<std::string> write_json_call(const ToolSignature& tool, const Arguments& arguments) const {
@@ -280,6 +275,12 @@ Result<std::string> call_grammar(const Tokenizer& tokenizer, const CallGrammarOp
 }
 
 std::string lark_text(std::string_view text) { return json_quoted(text); }
+
+std::string lark_choice(std::span<const std::string> texts) {
+  std::string all;
+  for (const std::string& text : texts) all += (all.empty() ? "" : " | ") + lark_text(text);
+  return all;
+}
 
 Result<std::string> lark_json(std::string_view schema) {
   if (schema.empty()) return json_rule({});

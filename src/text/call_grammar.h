@@ -31,8 +31,9 @@ struct CallGrammarOptions {
 // Errors: the format has no calls; a schema is no object.
 Result<std::string> call_grammar(const Tokenizer& tokenizer, const CallGrammarOptions& options);
 
-// Right sides of rules: the text itself; JSON of a schema, or any object for "".
+// Right sides of rules: the text itself; one of some texts, none of them empty; JSON of a schema, or any object for "".
 std::string lark_text(std::string_view text);
+std::string lark_choice(std::span<const std::string> texts);
 Result<std::string> lark_json(std::string_view schema);
 
 }  // namespace reckoner

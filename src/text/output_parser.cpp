@@ -16,8 +16,6 @@
 namespace reckoner {
 namespace {
 
-constexpr std::string_view kThinkOpen = "<think>";
-constexpr std::string_view kThinkClose = "</think>";
 constexpr std::string_view kFence = "```";
 constexpr std::string_view kSpace = " \t\r\n";
 constexpr std::size_t kMaxHeadBytes = 512;  // more than this behind the opening mark is no call's head
@@ -513,10 +511,13 @@ class OutputParser::Machine {
   std::string tail_;          // behind the JSON
 };
 
+bool ends_with_tag(std::string_view text, std::string_view tag) {
+  const std::size_t last = text.find_last_not_of(kSpace);
+  return last != std::string_view::npos && text.substr(0, last + 1).ends_with(tag);
+}
+
 OutputStart output_start_after(std::string_view prompt) {
-  const std::size_t last = prompt.find_last_not_of(kSpace);
-  const bool opened = last != std::string_view::npos && prompt.substr(0, last + 1).ends_with(kThinkOpen);
-  return opened ? OutputStart::reasoning : OutputStart::answer;
+  return ends_with_tag(prompt, kThinkOpen) ? OutputStart::reasoning : OutputStart::answer;
 }
 
 OutputParser OutputParser::open(const OutputParserOptions& options) { return OutputParser(std::make_unique<Machine>(options)); }

@@ -41,6 +41,10 @@ OutputFormat output_format_for(std::string_view model_type, std::string_view cha
 // What the text begins with. An answer may still begin with "<think>" of its own, except in the plain format.
 enum class OutputStart : std::uint8_t { answer, reasoning };
 
+inline constexpr std::string_view kThinkOpen = "<think>";
+inline constexpr std::string_view kThinkClose = "</think>";
+// Whether `text` ends with it; white space may follow.
+bool ends_with_tag(std::string_view text, std::string_view tag);
 // Reasoning if the prompt ends with "<think>".
 OutputStart output_start_after(std::string_view prompt);
 

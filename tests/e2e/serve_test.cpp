@@ -9,8 +9,11 @@
 namespace reckoner {
 namespace {
 
-std::string body(int max_tokens) {
-  return R"({"messages":[{"role":"user","content":"x"}],"ignore_eos":true,"stream":true,"max_tokens":)" + std::to_string(max_tokens) + "}";
+// Asks for a stream of so many tokens, and waits for its first event.
+bool begin_stream(Client& client, int max_tokens) {
+  const std::string body =
+      R"({"messages":[{"role":"user","content":"x"}],"ignore_eos":true,"stream":true,"max_tokens":)" + std::to_string(max_tokens) + "}";
+  return client.send(post_text("/v1/chat/completions", body)) && client.receive_until("data: ");
 }
 
 TEST(Serve, PrintsItsAddressAndNothingElse) {
@@ -25,8 +28,7 @@ TEST(Serve, PrintsItsAddressAndNothingElse) {
 TEST(Serve, SigtermLetsRunningRequestsFinish) {
   RunningServer server({});
   Client client(server.port());
-  client.send(post_text("/v1/chat/completions", body(300)));
-  ASSERT_TRUE(client.receive_until("data: "));
+  ASSERT_TRUE(begin_stream(client, 300));
   server.signal(SIGTERM);
   const ClientResponse answer = client.receive();
   EXPECT_TRUE(answer.complete);
@@ -39,8 +41,7 @@ TEST(Serve, SigtermLetsRunningRequestsFinish) {
 TEST(Serve, TheDrainEndsInTime) {
   RunningServer server({"--drain-timeout", "0"});
   Client client(server.port());
-  client.send(post_text("/v1/chat/completions", body(1900)));
-  ASSERT_TRUE(client.receive_until("data: "));
+  ASSERT_TRUE(begin_stream(client, 1900));
   server.signal(SIGINT);
   EXPECT_EQ(server.wait(), 0);
   EXPECT_FALSE(client.receive().complete);
@@ -51,8 +52,7 @@ TEST(Serve, TheDrainEndsInTime) {
 TEST(Serve, ASecondSignalEndsAtOnce) {
   RunningServer server({"--drain-timeout", "3600"});
   Client client(server.port());
-  client.send(post_text("/v1/chat/completions", body(1900)));
-  ASSERT_TRUE(client.receive_until("data: "));
+  ASSERT_TRUE(begin_stream(client, 1900));
   server.signal(SIGTERM);
   while (server.notes().find("may finish") == std::string::npos) {}
   server.signal(SIGTERM);

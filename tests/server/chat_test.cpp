@@ -9,14 +9,6 @@
 namespace reckoner {
 namespace {
 
-constexpr const char* kLantern = "light in a transparent protective case";
-
-std::string lantern(std::string_view more = "") {
-  return fmt::format(R"({{"messages":[{{"role":"user","content":"Define lantern."}}],"temperature":0,)"
-                     R"("chat_template_kwargs":{{"enable_thinking":false}}{}}})",
-                     more);
-}
-
 class Chat : public ServerTest {};
 
 TEST_F(Chat, AnswersInOnePiece) {

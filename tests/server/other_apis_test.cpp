@@ -8,7 +8,6 @@
 namespace reckoner {
 namespace {
 
-constexpr const char* kLantern = "light in a transparent protective case";
 constexpr const char* kSum = R"("content":"Please add 6997 and 6578.")";
 
 class OtherApis : public ServerTest {};

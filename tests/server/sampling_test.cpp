@@ -8,22 +8,14 @@
 namespace reckoner {
 namespace {
 
-constexpr const char* kLantern = "light in a transparent protective case";
-
-std::string lantern(std::string_view more) {
-  return fmt::format(R"({{"messages":[{{"role":"user","content":"Define lantern."}}],"temperature":0,)"
-                     R"("chat_template_kwargs":{{"enable_thinking":false}},{}}})",
-                     more);
-}
-
 class Sampling : public ServerTest {};
 
 // The answer would end after its 8 or so tokens; it must not before 40.
 TEST_F(Sampling, MinTokensKeepsAnAnswerFromEnding) {
   start();
-  const ClientResponse free = post("/v1/chat/completions", lantern(R"("max_tokens":60)"));
+  const ClientResponse free = post("/v1/chat/completions", lantern(R"(,"max_tokens":60)"));
   ASSERT_LT(at(free.body, "/usage/completion_tokens").as_int64(), 40) << free.body;
-  const ClientResponse held = post("/v1/chat/completions", lantern(R"("min_tokens":40,"max_tokens":60)"));
+  const ClientResponse held = post("/v1/chat/completions", lantern(R"(,"min_tokens":40,"max_tokens":60)"));
   ASSERT_EQ(held.status, 200) << held.body;
   EXPECT_GE(at(held.body, "/usage/completion_tokens").as_int64(), 40);
   EXPECT_TRUE(text_at(held.body, "/choices/0/message/content").starts_with(kLantern)) << held.body;
@@ -32,7 +24,7 @@ TEST_F(Sampling, MinTokensKeepsAnAnswerFromEnding) {
 // At temperature 0 the chosen token is the most probable one; the alternatives are in order, and are probabilities.
 TEST_F(Sampling, TopLogprobsAreSortedAndBeginWithTheChosenToken) {
   start();
-  const ClientResponse response = post("/v1/chat/completions", lantern(R"("logprobs":true,"top_logprobs":5)"));
+  const ClientResponse response = post("/v1/chat/completions", lantern(R"(,"logprobs":true,"top_logprobs":5)"));
   const boost::json::value content = at(response.body, "/choices/0/logprobs/content");
   ASSERT_TRUE(content.is_array() && !content.as_array().empty()) << response.body;
   for (const boost::json::value& token : content.as_array()) {
@@ -54,7 +46,7 @@ TEST_F(Sampling, TopLogprobsAreSortedAndBeginWithTheChosenToken) {
 
 TEST_F(Sampling, SeveralChoicesStreamSideBySide) {
   start();
-  const ClientResponse response = post("/v1/chat/completions", lantern(R"("n":3,"stream":true,"stream_options":{"include_usage":true})"));
+  const ClientResponse response = post("/v1/chat/completions", lantern(R"(,"n":3,"stream":true,"stream_options":{"include_usage":true})"));
   ASSERT_TRUE(response.complete) << response.body;
   std::string texts[3], reasons[3];
   for (const std::string& event : event_data(response.body)) {

@@ -97,4 +97,10 @@ std::string long_request(std::string_view more) {
   return fmt::format(R"({{"messages":[{{"role":"user","content":"Define lantern."}}],"ignore_eos":true,"max_tokens":1900{}}})", more);
 }
 
+std::string lantern(std::string_view more) {
+  return fmt::format(R"({{"messages":[{{"role":"user","content":"Define lantern."}}],"temperature":0,)"
+                     R"("chat_template_kwargs":{{"enable_thinking":false}}{}}})",
+                     more);
+}
+
 }  // namespace reckoner

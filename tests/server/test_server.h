@@ -59,6 +59,10 @@ class ServerTest : public testing::Test {
 boost::json::value at(const std::string& text, std::string_view pointer);
 std::string text_at(const std::string& text, std::string_view pointer);
 
+// A chat whose greedy answer is known; `more` fields begin with a comma.
+inline constexpr const char* kLantern = "light in a transparent protective case";
+std::string lantern(std::string_view more = "");
+
 // A request that goes on for as long as it is let.
 std::string long_request(std::string_view more = "");
 
