@@ -43,6 +43,7 @@ find_package(Threads REQUIRED)
 find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(fmt REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
+find_package(SQLite3 REQUIRED)
 # The distributions ship no archive of fmt, but its headers can do without the library.
 add_library(reckoner_fmt INTERFACE)
 if(RECKONER_STATIC AND NOT RECKONER_SANITIZE)

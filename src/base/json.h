@@ -68,6 +68,7 @@ class JsonDocument {
 
  private:
   friend Result<JsonDocument> parse_json(std::string_view text, std::string_view where);
+  friend Result<JsonDocument> parse_toml(std::string_view text, std::string_view where);
   JsonDocument(std::shared_ptr<const boost::json::value> value, std::shared_ptr<const std::string> where);
 
   std::shared_ptr<const boost::json::value> value_;
