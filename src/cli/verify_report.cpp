@@ -30,6 +30,21 @@ std::string runs_text(const VerifyCase& result) {
   return text;
 }
 
+// Positions that no verdict was asked of, and why.
+std::string ties_text(const VerifyCase& result) {
+  std::string text;
+  for (const VerifyRun& run : result.runs) {
+    if (run.ties.empty()) continue;
+    const RoutingChange& first = run.ties.front();
+    text += fmt::format(
+        "  {}: {} of {} positions left out, whose logits a near tie of a router changed; the first is {}: layer {}\n"
+        "    chose expert {} for {}, whose scores differ by {:.1e}, and rounding can make {:.1e}\n",
+        chunk_text(result, run), run.ties.size(), result.tokens, first.position, first.layer, first.to, first.from, first.gap,
+        first.allowed);
+  }
+  return text;
+}
+
 std::string hidden_text(const VerifyCase& result) {
   std::string text = "  hidden states: largest difference, of the largest value\n";
   const std::size_t layers = result.runs.front().hidden_error.size();
@@ -60,6 +75,7 @@ json::object run_json(const VerifyRun& run) {
           {"argmax_wrong", run.argmax_wrong},
           {"generated_equal", run.generated_equal},
           {"hidden", std::move(hidden)},
+          {"router_ties", static_cast<std::int64_t>(run.ties.size())},
           {"passed", run.failure.empty()},
           {"failure", run.failure}};
 }
@@ -79,7 +95,7 @@ std::string first_failure(const std::vector<VerifyCase>& results) {
 std::string case_text(const VerifyCase& result) {
   const std::string generated = result.generated > 0 ? fmt::format(" and {} generated", result.generated) : "";
   return fmt::format("case {}: {} tokens{}; logits may be off by {:.1e}\n{}{}\n", result.name, result.tokens, generated,
-                     result.bound.logit_error, runs_text(result), hidden_text(result));
+                     result.bound.logit_error, runs_text(result), ties_text(result) + hidden_text(result));
 }
 
 std::string verdict(const std::vector<VerifyCase>& results) {

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <set>
 #include <span>
 
 #include "engine/single_sequence.h"
@@ -43,6 +46,9 @@ class Comparison {
     run_.hidden_scale.assign(reference.hidden.size(), 0);
   }
 
+  // Where routers chose otherwise than in exact arithmetic.
+  std::map<std::int64_t, RoutingChange> changes;
+
   void hidden(std::int64_t layer, std::int64_t position, const float* values, std::int64_t width) {
     if (position < reference_.first_hidden_row) return;
     const auto index = static_cast<std::size_t>(layer);
@@ -54,55 +60,113 @@ class Comparison {
   }
 
   void logits(std::int64_t position, const float* values) {
-    const auto row = static_cast<std::size_t>(position);
-    if (position >= reference_.first_logit_row) {
-      const float* expected = reference_.logits.data() + (position - reference_.first_logit_row) * reference_.vocab;
-      for (std::int64_t i = 0; i < reference_.vocab; ++i) run_.logit_error = std::max(run_.logit_error, difference(values[i], expected[i]));
-      const TopTwo top = top_two(expected, reference_.vocab);
-      argmax(top_two(values, reference_.vocab).best == top.best, top.gap > bound_.argmax_gap);
-    } else if (!reference_.argmax.empty()) {
-      // Only the reference's best token is known here: a gap of ours beyond twice the bound cannot come from errors within it.
-      const TopTwo top = top_two(values, reference_.vocab);
-      argmax(top.best == reference_.argmax[row], top.gap > 2 * bound_.argmax_gap);
+    const Seen seen = look(position, values);
+    const auto change = changes.find(position);
+    // Values that are not finite come from no tie.
+    if (change != changes.end() && change->second.is_tie() && (seen.error > bound_.logit_error || seen.is_wrong()) &&
+        std::isfinite(seen.error)) {
+      left_out_.insert(position);
+      return;
     }
+    run_.logit_error = std::max(run_.logit_error, seen.error);
+    run_.argmax_checked += seen.has_argmax ? 1 : 0;
+    run_.argmax_equal += seen.has_argmax && seen.equal ? 1 : 0;
+    run_.argmax_wrong += seen.is_wrong() ? 1 : 0;
     if (!reference_.max_logprob.empty()) {
-      run_.logprob_error = std::max(run_.logprob_error, std::fabs(max_logprob(values, reference_.vocab) - reference_.max_logprob[row]));
+      const float expected = reference_.max_logprob[static_cast<std::size_t>(position)];
+      run_.logprob_error = std::max(run_.logprob_error, std::fabs(max_logprob(values, reference_.vocab) - expected));
+    }
+  }
+
+  // What is to be said of the routers when all is fed: ties that made a difference are kept, the first error is told.
+  void finish() {
+    for (const auto& [position, change] : changes) {
+      if (left_out_.contains(position)) run_.ties.push_back(change);
+      if (change.is_tie() || !run_.failure.empty()) continue;
+      run_.failure = fmt::format("at position {} layer {} chose expert {} for {}, whose scores differ by {:.1e}; rounding makes {:.1e}",
+                                 position, change.layer, change.to, change.from, change.gap, change.allowed);
     }
   }
 
  private:
-  void argmax(bool equal, bool decided) {
-    ++run_.argmax_checked;
-    run_.argmax_equal += equal ? 1 : 0;
-    run_.argmax_wrong += !equal && decided ? 1 : 0;
+  struct Seen {
+    double error = 0;
+    bool has_argmax = false;
+    bool equal = false;
+    bool decided = false;  // the best is better than the second by more than errors can bridge
+    bool is_wrong() const { return has_argmax && decided && !equal; }
+  };
+
+  Seen look(std::int64_t position, const float* values) const {
+    Seen seen;
+    if (position >= reference_.first_logit_row) {
+      const float* expected = reference_.logits.data() + (position - reference_.first_logit_row) * reference_.vocab;
+      for (std::int64_t i = 0; i < reference_.vocab; ++i) seen.error = std::max(seen.error, difference(values[i], expected[i]));
+      const TopTwo top = top_two(expected, reference_.vocab);
+      return {seen.error, true, top_two(values, reference_.vocab).best == top.best, top.gap > bound_.argmax_gap};
+    }
+    if (reference_.argmax.empty()) return seen;
+    // Only the reference's best token is known here: a gap of ours beyond twice the bound cannot come from errors within it.
+    const TopTwo top = top_two(values, reference_.vocab);
+    return {0, true, top.best == reference_.argmax[static_cast<std::size_t>(position)], top.gap > 2 * bound_.argmax_gap};
   }
 
   const ReferenceCase& reference_;
   const VerifyBound& bound_;
   VerifyRun& run_;
+  std::set<std::int64_t> left_out_;
 };
 
-enum class Watch : std::uint8_t { logits, hidden_too };
+// BF16 keeps 8 bits: an error of 2^-8 at most, about 2^-9 as a rule; E4M3 keeps 4: about 2^-5. About a dozen roundings a layer, two of
+// them to the cache, add up like a random walk.
+double relative_error(Precision precision, KvCacheType cache_type, std::int64_t layers) {
+  const double to_bf16 = precision == Precision::fast ? 12 : 0;
+  const double to_fp8 = cache_type == KvCacheType::fp8 ? 2 : 0;
+  return std::sqrt(static_cast<double>(layers) * (to_bf16 * 0x1p-18 + to_fp8 * 0x1p-10));
+}
 
-void feed(StepRunner& runner, SingleSequence& sequence, const ReferenceCase& reference, Comparison& comparison, std::int64_t chunk,
-          Watch watch) {
+// Feeds a case in steps of `chunk` tokens; `seen` is told of each step's logits, with the position of their first row.
+template <class Seen>
+void feed(SingleSequence& sequence, const ReferenceCase& reference, std::int64_t chunk, std::int64_t& first, const Seen& seen) {
   sequence.restart();
   const auto tokens = static_cast<std::int64_t>(reference.input_ids.size());
-  std::int64_t first = 0;
-  if (watch == Watch::hidden_too) {
-    runner.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
-      if (name != "hidden") return;
-      for (std::int64_t row = 0; row < value.dim(0); ++row)
-        comparison.hidden(layer, first + row, value.f32() + row * value.dim(1), value.dim(1));
-    };
-  }
-  for (; first < tokens; first += chunk) {
+  for (first = 0; first < tokens; first += chunk) {
     const std::int64_t count = std::min(chunk, tokens - first);
     const StepOutput output = sequence.append(
         std::span(reference.input_ids).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)), Sample::yes);
-    for (std::int64_t row = 0; row < count; ++row) comparison.logits(first + row, output.logits.f32() + row * reference.vocab);
+    for (std::int64_t row = 0; row < count; ++row) seen(first + row, output.logits.f32() + row * reference.vocab);
   }
+}
+
+RouterRuler measure_routers(const TieBreaker& ties, SingleSequence& sequence, const ReferenceCase& reference) {
+  StepRunner& exact = *ties.exact;
+  RouterRuler ruler(exact.config(), *ties.host_weights);
+  std::int64_t first = 0;
+  exact.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
+    if (name == "router_logits") ruler.record(layer, first, value);
+  };
+  feed(sequence, reference, exact.limits().max_tokens, first, [](std::int64_t, const float*) {});
+  exact.taps = {};
+  return ruler;
+}
+
+void compare(StepRunner& runner, SingleSequence& sequence, const ReferenceCase& reference, const RouterRuler* ruler, std::int64_t chunk,
+             Comparison& comparison) {
+  std::int64_t first = 0;
+  const auto see_logits = [&](std::int64_t position, const float* values) { comparison.logits(position, values); };
+  runner.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
+    if (name == "router_logits" && ruler != nullptr) {
+      const double error = relative_error(runner.precision(), runner.limits().cache_type, layer + 1);
+      ruler->compare(layer, first, value, error, comparison.changes);
+    }
+    if (name != "hidden") return;
+    for (std::int64_t row = 0; row < value.dim(0); ++row)
+      comparison.hidden(layer, first + row, value.f32() + row * value.dim(1), value.dim(1));
+  };
+  feed(sequence, reference, chunk, first, see_logits);
   runner.taps = {};
+  // Steps that somebody looks into are not recorded: once more, for those that are.
+  if (runner.records_steps()) feed(sequence, reference, chunk, first, see_logits);
 }
 
 // Goes on greedily from the last token of the prompt; returns how many leading tokens are the reference's.
@@ -132,12 +196,8 @@ VerifyBound bound_for(Precision precision, KvCacheType cache_type, const Referen
   double squares = 0;
   for (const float logit : reference.logits) squares += static_cast<double>(logit) * logit;
   const double rms = std::sqrt(squares / static_cast<double>(reference.logits.size()));
-  // BF16 keeps 8 bits: an error of 2^-8 at most, about 2^-9 as a rule; E4M3 keeps 4: about 2^-5. About a dozen roundings a layer, two of
-  // them to the cache, add up like a random walk, and the largest of a million logits lies five standard deviations out.
-  const auto layers = static_cast<double>(reference.hidden.size());
-  const double to_bf16 = precision == Precision::fast ? 12 : 0;
-  const double to_fp8 = cache_type == KvCacheType::fp8 ? 2 : 0;
-  const double error = std::sqrt(layers * (to_bf16 * 0x1p-18 + to_fp8 * 0x1p-10)) * 5 * rms;
+  // The largest of a million logits lies five standard deviations out.
+  const double error = relative_error(precision, cache_type, static_cast<std::int64_t>(reference.hidden.size())) * 5 * rms;
   return {.logit_error = error, .argmax_gap = 2 * error};
 }
 
@@ -145,9 +205,12 @@ bool VerifyCase::passed() const {
   return std::all_of(runs.begin(), runs.end(), [](const VerifyRun& run) { return run.failure.empty(); });
 }
 
-std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks) {
+std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks,
+                               const TieBreaker& ties) {
   CHECK(runner.limits().max_samples >= runner.limits().max_tokens);
   SingleSequence sequence(runner);
+  std::optional<SingleSequence> exact_sequence;
+  if (ties.exact != nullptr) exact_sequence.emplace(*ties.exact);
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
     VerifyCase result{.name = reference.name,
@@ -155,14 +218,15 @@ std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCa
                       .generated = static_cast<std::int64_t>(reference.generated.size()),
                       .bound = bound_for(runner.precision(), runner.limits().cache_type, reference),
                       .runs = {}};
+    const std::optional<RouterRuler> ruler =
+        exact_sequence ? std::optional(measure_routers(ties, *exact_sequence, reference)) : std::nullopt;
     for (const std::int64_t chunk : chunks) {
       VerifyRun run{.chunk = chunk == 0 ? std::min(runner.limits().max_tokens, result.tokens) : chunk};
       Comparison comparison(reference, result.bound, run);
-      feed(runner, sequence, reference, comparison, run.chunk, Watch::hidden_too);
-      // Steps that somebody looks into are not recorded: once more, for those that are.
-      if (runner.records_steps()) feed(runner, sequence, reference, comparison, run.chunk, Watch::logits);
+      compare(runner, sequence, reference, ruler ? &*ruler : nullptr, run.chunk, comparison);
       if (!reference.generated.empty()) run.generated_equal = generate(sequence, reference, reference.generated.front());
-      run.failure = judge(run, result.bound, result.generated);
+      comparison.finish();
+      if (run.failure.empty()) run.failure = judge(run, result.bound, result.generated);
       result.runs.push_back(std::move(run));
     }
     results.push_back(std::move(result));

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "diagnose/verify/routing.h"
 #include "model/forward.h"
 
 namespace reckoner {
@@ -46,7 +47,9 @@ struct VerifyRun {
   std::int64_t argmax_equal = 0;
   std::int64_t argmax_wrong = 0;     // differ although the gap is wider than the bound
   std::int64_t generated_equal = 0;  // leading tokens of greedy decoding that agree
-  std::string failure = {};          // empty: passed
+  // Positions that are left out: their logits are beyond the bound because a near tie of a router fell the other way.
+  std::vector<RoutingChange> ties = {};
+  std::string failure = {};  // empty: passed
 };
 
 struct VerifyCase {
@@ -59,7 +62,13 @@ struct VerifyCase {
 };
 
 // Runs every case with each chunk size (0: as large as a step may be), the cache starting empty each time. The runner's limits must
-// hold the longest case and sample every row of a step.
-std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks);
+// hold the longest case and sample every row of a step. `exact`, a runner of the same model and limits in exact arithmetic, tells ties of
+// the routers from errors; nullptr: every position counts. `host_weights`: the model's in the host's memory.
+struct TieBreaker {
+  StepRunner* exact = nullptr;
+  const ModelWeights* host_weights = nullptr;
+};
+std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks,
+                               const TieBreaker& ties = {});
 
 }  // namespace reckoner
