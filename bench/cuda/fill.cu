@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include "base/check.h"
+
 namespace reckoner {
 namespace {
 
@@ -55,6 +57,8 @@ void fill_random_bytes(std::byte* to, std::int64_t count, std::uint32_t seed) { 
 void fill_e4m3_scales(std::byte* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Scale()); }
 void fill_floats(float* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Float()); }
 void fill_bf16(std::uint16_t* to, std::int64_t count, std::uint32_t seed) { fill(to, count, seed, Half()); }
+
+void wait_until_filled() { CHECK(cudaDeviceSynchronize() == cudaSuccess); }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t count, void* stream) {
   const std::int64_t pieces = count / 16;
