@@ -57,11 +57,14 @@ target_link_libraries(reckoner_asio PUBLIC OpenSSL::SSL OpenSSL::Crypto Threads:
 target_compile_definitions(reckoner_asio PUBLIC BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION)
 find_package(GTest REQUIRED)
 
-# reckoner_library(<layer> DEPS <targets>): every *.cpp of this folder but the tests becomes reckoner_<layer>,
-# and its *_test.cpp files become one test program <layer>_test.
+# reckoner_library(<layer> [EXCLUDE <folder>] DEPS <targets>): every *.cpp of this folder but the tests becomes reckoner_<layer>,
+# and its *_test.cpp files become one test program <layer>_test. EXCLUDE: a folder in it that is a library of its own.
 function(reckoner_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "DEPS;TEST_DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${ARG_EXCLUDE}/")
+  endif()
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|fuzz)\\.cpp$")
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
