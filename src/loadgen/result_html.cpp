@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/html.h"
 #include "loadgen/report.h"
 #include "loadgen/svg_plot.h"
 
@@ -16,76 +17,6 @@ std::string readable(const std::string& date) {
   if (date.size() != 15) return date;
   return fmt::format("{}-{}-{} {}:{}:{}", date.substr(0, 4), date.substr(4, 2), date.substr(6, 2), date.substr(9, 2), date.substr(11, 2),
                      date.substr(13, 2));
-}
-
-constexpr std::string_view kStyle = R"(
-:root {
-  color-scheme: light dark;
-  --ground: #fbfaf8; --raised: #ffffff; --text: #1d1f21; --quiet: #5c6166; --line: #dcd9d3;
-  --accent: #8a4b08; --bar: #e9d3b8; --mark: #2f6f8f; --bad: #a3201f;
-  font: 16px/1.5 system-ui, sans-serif;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --ground: #17181a; --raised: #202225; --text: #e7e5e1; --quiet: #a0a6ad; --line: #373a3f;
-    --accent: #f0b15f; --bar: #54432d; --mark: #7cc1e0; --bad: #ff8a80;
-  }
-}
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 66rem; padding: 1rem; background: var(--ground); color: var(--text); }
-h1 { font-size: 1.3rem; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.05rem; margin: 2rem 0 0.5rem; }
-.quiet, figcaption, .name, th { color: var(--quiet); font-weight: normal; }
-.cards { display: grid; grid-template-columns: repeat(auto-fill, minmax(10.5rem, 1fr)); gap: 0.75rem; margin: 1rem 0; }
-.cards > div, figure { background: var(--raised); border: 1px solid var(--line); border-radius: 8px; padding: 0.6rem 0.8rem; }
-.name { font-size: 0.85rem; }
-.value { font-size: 1.35rem; font-variant-numeric: tabular-nums; }
-.value small { font-size: 0.8rem; color: var(--quiet); }
-.bad .value, .failed { color: var(--bad); }
-.failed { border: 1px solid; border-radius: 8px; padding: 0.6rem 0.8rem; }
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 26rem), 1fr)); gap: 0.75rem; }
-figure { margin: 0; }
-figcaption { font-size: 0.9rem; }
-figcaption b { color: var(--text); font-weight: 600; }
-svg { display: block; width: 100%; height: auto; margin-top: 0.4rem; }
-.tick { font-size: 11px; fill: var(--quiet); }
-.mark-label { font-size: 11px; fill: var(--mark); }
-.grid { stroke: var(--line); }
-.bar { fill: var(--bar); }
-.curve { fill: none; stroke: var(--accent); stroke-width: 1.8; }
-.area { fill: var(--bar); opacity: 0.6; }
-.mark { stroke: var(--mark); stroke-dasharray: 3 3; }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.92rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 1.1rem 0.3rem 0; border-bottom: 1px solid var(--line); }
-td { overflow-wrap: anywhere; }
-.numbers th:not(:first-child), .numbers td:not(:first-child) { text-align: right; white-space: nowrap; }
-)";
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      case '\'':
-        safe += "&#39;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
 }
 
 std::string card(std::string_view name, const std::string& value, std::string_view unit, std::string_view css = "") {
@@ -152,7 +83,7 @@ std::string failure_table(const Summary& summary) {
   html += "<div class=\"scroll\"><table><tr><th>count</th><th>kind</th><th>HTTP status</th><th>message</th></tr>\n";
   for (const FailureGroup& group : summary.failures) {
     html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", group.count, describe(group.example.kind),
-                        group.example.status == 0 ? "none" : fmt::format("{}", group.example.status), escaped(group.example.message));
+                        group.example.status == 0 ? "none" : fmt::format("{}", group.example.status), escape_html(group.example.message));
   }
   return html + "</table></div>\n";
 }
@@ -160,7 +91,7 @@ std::string failure_table(const Summary& summary) {
 std::string settings_table(const Report& report) {
   std::string html = "<h2>Settings</h2>\n<div class=\"scroll\"><table>\n";
   for (const auto& [name, value] : load_settings(report)) {
-    html += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escaped(name), escaped(value));
+    html += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name), escape_html(value));
   }
   for (const GoodputTarget& target : report.options.goodput) {
     html += fmt::format("<tr><th>goodput</th><td>{} at most {} ms</td></tr>\n", name(target.metric), target.at_most_ms);
@@ -172,11 +103,10 @@ std::string settings_table(const Report& report) {
 
 std::string result_html(const Report& report) {
   const Summary& summary = report.summary;
-  std::string html = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
-  html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-  html += fmt::format("<title>Load on {}</title>\n<style>{}</style>\n</head>\n<body>\n", escaped(report.options.model), kStyle);
-  html += fmt::format("<h1>Load on {}</h1>\n<p class=\"quiet\">{}, {}</p>\n", escaped(report.options.model), escaped(report.options.url),
-                      escaped(readable(report.date)));
+  const std::string title = "Load on " + report.options.model;
+  std::string html;
+  html += fmt::format("<h1>{}</h1>\n<p class=\"quiet\">{}, {}</p>\n", escape_html(title), escape_html(report.options.url),
+                      escape_html(readable(report.date)));
   if (summary.failed > 0) {
     html += fmt::format("<p class=\"failed\">{} of {} requests failed; all numbers are of the {} completed ones only.</p>\n",
                         summary.failed, summary.planned, summary.completed);
@@ -184,8 +114,8 @@ std::string result_html(const Report& report) {
   html += cards(report) + failure_table(summary);
   html += "<h2>Latency</h2>\n" + latency_table(report) + "<h2>How the values spread</h2>\n" + distributions(report);
   html += "<h2>Over time</h2>\n" + time_plots(report) + settings_table(report);
-  for (const std::string& note : result_notes(report)) html += fmt::format("<p class=\"quiet\">Note: {}.</p>\n", escaped(note));
-  return html + "</body>\n</html>\n";
+  for (const std::string& note : result_notes(report)) html += fmt::format("<p class=\"quiet\">Note: {}.</p>\n", escape_html(note));
+  return html_page(title, html);
 }
 
 }  // namespace reckoner::loadgen
