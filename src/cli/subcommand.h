@@ -29,6 +29,7 @@ extern const Subcommand kTokenize;
 extern const Subcommand kQuantize;
 extern const Subcommand kCompare;
 extern const Subcommand kBench;
+extern const Subcommand kReport;
 extern const Subcommand kKernels;
 extern const Subcommand kAdmit;
 
