@@ -1,13 +1,15 @@
-# cmake -DFILES="a;b" -DOUT=x.cpp -P EmbedFiles.cmake: writes C++ with the contents of the files (server/page_files.h).
-set(code "// Made from web/ by cmake/EmbedFiles.cmake.\n#include \"server/page_files.h\"\n\nnamespace reckoner {\nnamespace {\n\n")
+# cmake -DFILES="a;b" -DOUT=x.cpp -DHEADER=server/page_files.h -DTYPE=PageFile -DFUNCTION=page_files -P EmbedFiles.cmake: writes C++ with
+# the contents of the files, as that header declares them.
+set(code "// Made by cmake/EmbedFiles.cmake.\n#include \"${HEADER}\"\n\nnamespace reckoner {\nnamespace {\n\n")
 set(list "")
+set(number 0)
 foreach(path IN LISTS FILES)
   get_filename_component(name ${path} NAME)
-  string(MAKE_C_IDENTIFIER ${name} identifier)
   file(READ ${path} bytes HEX)
   string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${bytes}")
-  string(APPEND code "constexpr unsigned char k_${identifier}[] = {${bytes}};\n")
-  string(APPEND list "      {\"${name}\", {reinterpret_cast<const char*>(k_${identifier}), sizeof(k_${identifier})}},\n")
+  string(APPEND code "constexpr unsigned char k_${number}[] = {${bytes}};\n")
+  string(APPEND list "      {\"${name}\", {reinterpret_cast<const char*>(k_${number}), sizeof(k_${number})}},\n")
+  math(EXPR number "${number} + 1")
 endforeach()
-string(APPEND code "\n}  // namespace\n\nstd::span<const PageFile> page_files() {\n  static const PageFile files[] = {\n${list}  };\n  return files;\n}\n\n}  // namespace reckoner\n")
+string(APPEND code "\n}  // namespace\n\nstd::span<const ${TYPE}> ${FUNCTION}() {\n  static const ${TYPE} files[] = {\n${list}  };\n  return files;\n}\n\n}  // namespace reckoner\n")
 file(WRITE ${OUT} "${code}")

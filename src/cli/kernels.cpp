@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "cli/subcommand.h"
 #include "cli/text_format.h"
+#include "diagnose/served/served.h"
 #include "formats/model_folder.h"
 #include "kernels/cpu/catalogue.h"
 #include "kernels/device/open_backend.h"
@@ -37,8 +38,6 @@ constexpr const char* kExamples =
     "  reckoner kernels --hardware rtx-pro-6000\n"
     "  reckoner kernels --hardware h200 --model models/pocket";
 
-constexpr const char* kNone = "none";
-
 struct KernelsOptions {
   std::string model;
   std::string hardware = "cpu";
@@ -54,93 +53,6 @@ struct Hardware {
   Refusals refusals = {};
 };
 
-// What serves some keys of an op, all in the same way.
-struct Served {
-  std::string op;
-  std::vector<std::string> formats;  // empty: the op has no weight
-  std::string precision;
-  std::string kernel;
-  std::vector<std::string> refused;
-  std::vector<admission::Item> items;  // the kernel for each of the keys
-};
-
-// Notes whether an op has a weight.
-struct WeightFinder {
-  bool found = false;
-  template <class... Any>
-  void in(Any&&...) {}
-  template <class... Any>
-  void out(Any&&...) {}
-  template <class... Any>
-  void inout(Any&&...) {}
-  template <class... Any>
-  void weight(Any&&...) {
-    found = true;
-  }
-  template <class... Any>
-  void weights(Any&&...) {
-    found = true;
-  }
-  template <class... Any>
-  void places(Any&&...) {}
-  template <class... Any>
-  void cache_in(Any&&...) {}
-  template <class... Any>
-  void cache_out(Any&&...) {}
-};
-
-template <class Args>
-bool has_weight() {
-  Args args;
-  WeightFinder finder;
-  visit(args, finder);
-  return finder.found;
-}
-
-template <class Args>
-Served served_by(const std::vector<Kernel<Args>>& list, const Key& key, const Hardware& hardware) {
-  Served served{.op = std::string(Args::kName)};
-  const Kernel<Args>* const kernel = choose_kernel(list, key, hardware.device, &served.refused, hardware.refusals);
-  served.kernel = kernel != nullptr ? std::string(kernel->name) : kNone;
-  if (kernel != nullptr) served.items.push_back({.op = served.op, .kernel = served.kernel, .key = key});
-  return served;
-}
-
-// Adds to the last one where everything but the format is the same.
-void add(std::vector<Served>& all, Served served, std::string_view format) {
-  for (Served& other : all) {
-    if (other.op != served.op || other.precision != served.precision || other.kernel != served.kernel || other.refused != served.refused)
-      continue;
-    other.formats.emplace_back(format);
-    other.items.insert(other.items.end(), served.items.begin(), served.items.end());
-    return;
-  }
-  served.formats.emplace_back(format);
-  all.push_back(std::move(served));
-}
-
-template <class Args>
-void add_op(const std::vector<Kernel<Args>>& list, const Hardware& hardware, const std::set<QuantFormat>& formats,
-            std::vector<Served>& all) {
-  if (!has_weight<Args>()) return all.push_back(served_by(list, {}, hardware));
-  constexpr bool kHasPrecision = requires(Args args) { args.precision; };
-  for (const QuantFormat format : formats) {
-    for (const Precision precision : {Precision::exact, Precision::fast}) {
-      if (precision == Precision::fast && !kHasPrecision) continue;
-      Served served = served_by(list, {precision, format}, hardware);
-      served.precision = precision == Precision::exact ? "exact" : "fast";
-      add(all, std::move(served), info(format).name);
-    }
-  }
-}
-
-template <class... Args>
-std::vector<Served> all_served(const KernelLists<Args...>& catalogue, const Hardware& hardware, const std::set<QuantFormat>& formats) {
-  std::vector<Served> all;
-  (add_op(catalogue.template of<Args>(), hardware, formats, all), ...);
-  return all;
-}
-
 // The largest error of the kernel for these keys, in terms of what is allowed.
 std::string admission_text(const Served& served, const std::vector<admission::Outcome>& outcomes) {
   double worst = 0;
@@ -150,7 +62,7 @@ std::string admission_text(const Served& served, const std::vector<admission::Ou
     tried = true;
     worst = std::max(worst, outcome.worst);
   }
-  return served.kernel == kNone ? "" : !tried ? "reference" : worst == 0 ? "passed, exactly" : fmt::format("passed, {:.2f}", worst);
+  return served.kernel == kNoKernel ? "" : !tried ? "reference" : worst == 0 ? "passed, exactly" : fmt::format("passed, {:.2f}", worst);
 }
 
 // `outcomes`: of admission; nullptr leaves the column out.
@@ -229,7 +141,7 @@ Result<std::vector<admission::Outcome>> admit_served(Hardware& hardware, const W
   const admission::Choose choose = [&](const Refusals& refusals) -> Result<std::vector<admission::Item>> {
     hardware.refusals = refusals;
     std::vector<admission::Item> items;
-    for (const Served& served : all_served(hardware.catalogue, hardware, wanted.formats))
+    for (const Served& served : all_served(hardware.catalogue, hardware.device, hardware.refusals, wanted.formats))
       items.insert(items.end(), served.items.begin(), served.items.end());
     return items;
   };
@@ -244,9 +156,9 @@ Result<int> kernels(const KernelsOptions& options, Console& console) {
   if (!options.model.empty()) wanted = TRY(wanted_by(options.model, hardware.device, text));
   std::vector<admission::Outcome> outcomes;
   if (options.admit) outcomes = TRY(admit_served(hardware, wanted, options, console));
-  const std::vector<Served> all = all_served(hardware.catalogue, hardware, wanted.formats);
+  const std::vector<Served> all = all_served(hardware.catalogue, hardware.device, hardware.refusals, wanted.formats);
   TRY(console.print(text + "\n" + table(all, options.admit ? &outcomes : nullptr)));
-  const bool complete = std::all_of(all.begin(), all.end(), [](const Served& served) { return served.kernel != kNone; });
+  const bool complete = std::all_of(all.begin(), all.end(), [](const Served& served) { return served.kernel != kNoKernel; });
   return complete ? 0 : kExitFailed;
 }
 

@@ -18,33 +18,12 @@ using lint::FindingGroup;
 using lint::LintReport;
 using lint::Severity;
 
-constexpr std::size_t kWidth = 100;
-
 std::string_view severity_name(Severity severity) {
   return severity == Severity::error ? "error" : severity == Severity::warning ? "warning" : "note";
 }
 
 // "1 warning", "2 warnings"
 std::string counted(std::int64_t count, std::string_view word) { return fmt::format("{} {}{}", count, word, count == 1 ? "" : "s"); }
-
-// Lines of at most kWidth, the first behind `label`, the others below its text.
-std::string wrapped(std::string_view label, std::string_view text) {
-  std::string lines(label);
-  std::size_t column = label.size();
-  while (!text.empty()) {
-    const std::size_t space = text.find(' ');
-    const std::string_view word = text.substr(0, space);
-    if (column + word.size() > kWidth && column > label.size()) {
-      lines.erase(lines.find_last_not_of(' ') + 1);
-      lines += "\n" + std::string(label.size(), ' ');
-      column = label.size();
-    }
-    lines += std::string(word) + (space == std::string_view::npos ? "" : " ");
-    column += word.size() + 1;
-    text.remove_prefix(space == std::string_view::npos ? text.size() : space + 1);
-  }
-  return lines + "\n";
-}
 
 std::string one(const Finding& finding) { return finding.where.empty() ? finding.what : finding.where + ": " + finding.what; }
 

@@ -30,6 +30,7 @@ struct ReportFlags {
   std::int64_t run = 0;  // 0: the latest
   std::vector<std::string> doctor;
   std::vector<std::string> traces;
+  std::string findings;
   std::string markdown;
   std::string html;
 };
@@ -62,6 +63,8 @@ Result<int> write_report(const ReportFlags& flags, Console& console) {
   report::Sources sources{.record = record, .ledger = {}, .logs = {}};
   sources.doctor = TRY(read_outputs(flags.doctor));
   sources.traces = TRY(read_outputs(flags.traces));
+  const std::vector<findings::Finding> findings = TRY(findings::load_findings(flags.findings));
+  sources.known = report::find_known_failures(record, ledger.folder_of(record.run), findings);
   const auto document_in = [&](const std::filesystem::path& folder) {
     sources.ledger = seen_from(folder, flags.ledger);
     sources.logs = seen_from(folder, ledger.folder_of(record.run));
@@ -89,6 +92,7 @@ Action add_report(CLI::App& app) {
   app.add_option("--trace", flags->traces, "What `reckoner trace --json` wrote; may be repeated")
       ->allow_extra_args(false)
       ->option_text("FILE");
+  app.add_option("--findings", flags->findings, "A folder of findings of your own, beside those of the program")->option_text("DIR");
   app.add_option("--markdown", flags->markdown, "Write Markdown there")->option_text("FILE")->group("Output");
   app.add_option("--html", flags->html, "Write a page that needs nothing else there")->option_text("FILE")->group("Output");
   return [flags](Console& console) { return write_report(*flags, console); };

@@ -25,6 +25,8 @@ extern const Subcommand kServe;
 extern const Subcommand kVerify;
 extern const Subcommand kInspect;
 extern const Subcommand kLint;
+extern const Subcommand kDoctor;
+extern const Subcommand kFindings;
 extern const Subcommand kTokenize;
 extern const Subcommand kQuantize;
 extern const Subcommand kCompare;

@@ -119,4 +119,22 @@ std::string valid_utf8(std::string_view bytes) {
   return text;
 }
 
+std::string wrapped(std::string_view label, std::string_view text) {
+  std::string lines(label);
+  std::size_t column = label.size();
+  while (!text.empty()) {
+    const std::size_t space = text.find(' ');
+    const std::string_view word = text.substr(0, space);
+    if (column + word.size() > kScreenColumns && column > label.size()) {
+      lines.erase(lines.find_last_not_of(' ') + 1);
+      lines += "\n" + std::string(label.size(), ' ');
+      column = label.size();
+    }
+    lines += std::string(word) + (space == std::string_view::npos ? "" : " ");
+    column += word.size() + 1;
+    text.remove_prefix(space == std::string_view::npos ? text.size() : space + 1);
+  }
+  return lines + "\n";
+}
+
 }  // namespace reckoner

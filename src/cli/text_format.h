@@ -23,6 +23,11 @@ std::vector<Setting> joined(std::vector<Setting> first, const std::vector<Settin
 // For fields that are not used, whose source is their name.
 std::vector<Setting> without_sources(std::vector<Setting> settings);
 
+// What screens are laid out for.
+inline constexpr std::size_t kScreenColumns = 100;
+// Lines of at most kScreenColumns, the first behind `label`, the others below its text; ends with a newline.
+std::string wrapped(std::string_view label, std::string_view text);
+
 // Text in double quotes with what is not printable escaped: \n, \t, \", \\, and \xE2 for bytes that are no whole characters.
 std::string quoted_text(std::string_view bytes);
 // The same without quotes around and for bytes that are text: what is not UTF-8 becomes U+FFFD.

@@ -23,10 +23,10 @@ std::string read_line(int file) {
 
 }  // namespace
 
-RunningServer::RunningServer(const std::vector<std::string>& arguments) {
+RunningServer::RunningServer(const std::string& model, const std::vector<std::string>& arguments) {
   static std::atomic<int> count{0};
   notes_file_ = std::filesystem::temp_directory_path() / ("serve_" + std::to_string(getpid()) + "_" + std::to_string(count++));
-  std::vector<std::string> words = {RECKONER_PROGRAM, "serve", "models/pocket"};
+  std::vector<std::string> words = {RECKONER_PROGRAM, "serve", model};
   words.insert(words.end(), arguments.begin(), arguments.end());
   if (std::find(arguments.begin(), arguments.end(), "--port") == arguments.end()) words.insert(words.end(), {"--port", "0"});
   std::vector<char*> pointers;

@@ -12,8 +12,9 @@ namespace reckoner {
 
 class RunningServer {
  public:
-  // Starts `reckoner serve models/pocket ...`, on any free port unless told, and waits for its address. Throws if it ends without one.
-  explicit RunningServer(const std::vector<std::string>& arguments);
+  // Starts `reckoner serve MODEL ...`, on any free port unless told, and waits for its address. Throws if it ends without one.
+  explicit RunningServer(const std::vector<std::string>& arguments) : RunningServer("models/pocket", arguments) {}
+  RunningServer(const std::string& model, const std::vector<std::string>& arguments);
   // Ends it at once.
   ~RunningServer();
   RunningServer(const RunningServer&) = delete;
@@ -21,6 +22,7 @@ class RunningServer {
 
   const std::string& address() const { return address_; }
   std::uint16_t port() const;
+  pid_t process() const { return child_; }
   void signal(int number) const;
   // Waits for its end: the exit status, 128 + signal when a signal ended it.
   int wait();

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "diagnose/findings/findings.h"
 #include "diagnose/trials/ledger.h"
 
 namespace reckoner::report {
@@ -79,6 +81,10 @@ struct KnownFailure {
   std::vector<std::string> sources;     // URLs
   std::vector<trials::Evidence> lines;  // that match it, of different trials
 };
+
+// The findings whose symptoms stand in the trials' logs below `logs`, those that most trials show first. A log that is gone is left out.
+std::vector<KnownFailure> find_known_failures(const trials::RunRecord& record, const std::filesystem::path& logs,
+                                              std::span<const findings::Finding> findings);
 
 struct Sources {
   const trials::RunRecord& record;
