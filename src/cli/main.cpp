@@ -3,11 +3,7 @@
 
 int main(int argc, char** argv) {
   using namespace reckoner;
-<<<<<<< HEAD
-  const Subcommand subcommands[] = {kServe, kRun, kVerify, kInspect, kLint, kTokenize, kQuantize, kCompare, kBench, kReport, kKernels, kAdmit};
-=======
-  const Subcommand subcommands[] = {kServe,    kRun,      kVerify,  kInspect, kLint,    kDoctor, kFindings,
-                                    kTokenize, kQuantize, kCompare, kBench,   kKernels, kAdmit};
->>>>>>> doctor
+  const Subcommand subcommands[] = {kServe,    kRun,      kVerify,  kInspect, kLint,   kDoctor,  kFindings,
+                                    kTokenize, kQuantize, kCompare, kBench,   kReport, kKernels, kAdmit};
   return run_command_line(argc, argv, subcommands);
 }
