@@ -54,8 +54,8 @@ class Search {
   // What trials say; a flaky configuration is not one that always fails. What may not be started counts as passing.
   std::optional<bool> fails(const Factors& factors) const {
     const Configuration configuration = mixed(factors);
-    const Status status = knowledge_.status(configuration);
-    if (status != Status::unknown) return status == Status::fails;
+    const Stability status = knowledge_.status(configuration);
+    if (status != Stability::unknown) return status == Stability::fails;
     if (knowledge_.is_excluded(configuration)) return false;
     return std::nullopt;
   }
@@ -64,7 +64,7 @@ class Search {
   Factors shrunk(const Factors& factors) const {
     Factors smallest = factors;
     for (const auto& [configuration, count] : knowledge_.counts()) {
-      if (count.status() != Status::fails) continue;
+      if (count.status() != Stability::fails) continue;
       const Factors used = differences(passes_, configuration);
       const bool inside = std::all_of(used.begin(), used.end(), [&](int factor) {
         const auto i = static_cast<std::size_t>(factor);

@@ -38,16 +38,16 @@ struct FailingSet {
   Configuration fails;  // `from` with `set`: the configuration that was started
 };
 
-enum class Status { unknown, passes, fails, flaky };
+enum class Stability { unknown, passes, fails, flaky };
 
 struct Count {
   std::int64_t passes = 0;
   std::int64_t failures = 0;
   std::vector<std::int64_t> trials;
 
-  Status status() const {
-    if (passes > 0) return failures > 0 ? Status::flaky : Status::passes;
-    return failures > 0 ? Status::fails : Status::unknown;
+  Stability status() const {
+    if (passes > 0) return failures > 0 ? Stability::flaky : Stability::passes;
+    return failures > 0 ? Stability::fails : Stability::unknown;
   }
 };
 
@@ -69,7 +69,7 @@ class Knowledge {
   bool is_inert(int factor) const { return distinct_values(factor).size() == 1; }
 
   Count count(const Configuration& configuration) const;
-  Status status(const Configuration& configuration) const { return count(configuration).status(); }
+  Stability status(const Configuration& configuration) const { return count(configuration).status(); }
   // By canonical configuration.
   const std::map<Configuration, Count>& counts() const { return counts_; }
   const Configuration& baseline() const { return baseline_; }  // canonical

@@ -48,7 +48,7 @@ class Planner {
  private:
   NextStart start(const Configuration& configuration, std::string purpose) const {
     return {
-        .configuration = configuration, .purpose = std::move(purpose), .is_repeat = knowledge_.status(configuration) != Status::unknown};
+        .configuration = configuration, .purpose = std::move(purpose), .is_repeat = knowledge_.status(configuration) != Stability::unknown};
   }
   // The configuration as asked before, so that a repeat asks the same.
   NextStart repeat(const Configuration& configuration, std::string_view why) const {
@@ -61,7 +61,7 @@ class Planner {
     }
     return start(configuration, std::string(why));
   }
-  bool was_started(const Configuration& configuration) const { return knowledge_.status(configuration) != Status::unknown; }
+  bool was_started(const Configuration& configuration) const { return knowledge_.status(configuration) != Stability::unknown; }
   bool may_start(const Configuration& configuration) const {
     return !knowledge_.is_excluded(configuration) && !contains_any(configuration, plan_.sets);
   }
@@ -78,8 +78,8 @@ class Planner {
 
   std::optional<NextStart> baseline() const {
     const Count count = knowledge_.count(knowledge_.baseline());
-    if (count.status() == Status::unknown) return start(knowledge_.baseline(), "baseline");
-    if (count.status() == Status::fails && count.failures < kConfirmations) {
+    if (count.status() == Stability::unknown) return start(knowledge_.baseline(), "baseline");
+    if (count.status() == Stability::fails && count.failures < kConfirmations) {
       return repeat(knowledge_.baseline(), "does the baseline always fail?");
     }
     return std::nullopt;
@@ -89,7 +89,7 @@ class Planner {
   std::vector<std::pair<Configuration, Count>> failures() const {
     std::vector<std::pair<Configuration, Count>> failing;
     for (const auto& [configuration, count] : knowledge_.counts()) {
-      if (count.status() == Status::fails) failing.emplace_back(configuration, count);
+      if (count.status() == Stability::fails) failing.emplace_back(configuration, count);
     }
     std::sort(failing.begin(), failing.end(), [](const auto& a, const auto& b) { return a.second.trials < b.second.trials; });
     return failing;
@@ -140,7 +140,7 @@ class Planner {
 
   bool flakes_were_seen() const {
     return std::any_of(knowledge_.counts().begin(), knowledge_.counts().end(),
-                       [](const auto& entry) { return entry.second.status() == Status::flaky; });
+                       [](const auto& entry) { return entry.second.status() == Stability::flaky; });
   }
 
   std::optional<Configuration> passing_with(const Assignment& set) const {
@@ -202,7 +202,7 @@ class Planner {
   // Whether the set has failed where nearly as much was changed.
   bool has_companion(const FailingSet& one, double most) const {
     return std::any_of(knowledge_.counts().begin(), knowledge_.counts().end(), [&](const auto& entry) {
-      return entry.second.status() == Status::fails && contains(entry.first, one.set) &&
+      return entry.second.status() == Stability::fails && contains(entry.first, one.set) &&
              static_cast<double>(differences(entry.first, one.fails).size()) >= std::min(most, std::ceil(most / 2));
     });
   }

@@ -46,7 +46,7 @@ SimulatedTarget target_of(const Secret& secret, std::uint64_t seed) {
 
 bool has_flaky(const Knowledge& knowledge) {
   return std::any_of(knowledge.counts().begin(), knowledge.counts().end(),
-                     [](const auto& entry) { return entry.second.status() == Status::flaky; });
+                     [](const auto& entry) { return entry.second.status() == Stability::flaky; });
 }
 
 bool found_pair(const Plan& plan, const Assignment& pair) {
