@@ -31,5 +31,6 @@ extern const Subcommand kCompare;
 extern const Subcommand kBench;
 extern const Subcommand kKernels;
 extern const Subcommand kAdmit;
+extern const Subcommand kTrials;
 
 }  // namespace reckoner
