@@ -3,7 +3,7 @@
 
 int main(int argc, char** argv) {
   using namespace reckoner;
-  const Subcommand subcommands[] = {kServe,    kRun,      kVerify,  kInspect, kLint,   kDoctor,  kFindings,
-                                    kTokenize, kQuantize, kCompare, kBench,   kReport, kKernels, kAdmit};
+  const Subcommand subcommands[] = {kServe,    kRun,      kVerify,  kInspect, kLint,   kDoctor, kFindings, kTrace, kReplay,
+                                    kTokenize, kQuantize, kCompare, kBench,   kTrials, kReport, kKernels,  kAdmit};
   return run_command_line(argc, argv, subcommands);
 }

@@ -34,5 +34,6 @@ extern const Subcommand kBench;
 extern const Subcommand kReport;
 extern const Subcommand kKernels;
 extern const Subcommand kAdmit;
+extern const Subcommand kTrials;
 
 }  // namespace reckoner

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -199,12 +200,11 @@ void serve(const Plan& plan, int connection) {
   for (;;) {
     std::size_t head = 0;
     std::size_t length = 0;
-    while ((head = received.find("\r\n\r\n")) == std::string::npos || received.size() < head + 4 + length) {
-      if (head != std::string::npos) {
-        const std::size_t at = received.find("Content-Length: ");
-        length = at < head ? std::strtoul(received.c_str() + at + 16, nullptr, 10) : 0;
-        if (received.size() >= head + 4 + length) break;
-      }
+    for (;;) {
+      head = received.find("\r\n\r\n");
+      const std::size_t at = received.find("Content-Length: ");
+      length = at < head ? std::strtoul(received.c_str() + at + 16, nullptr, 10) : 0;
+      if (head != std::string::npos && received.size() >= head + 4 + length) break;
       const ssize_t count = read(connection, buffer, sizeof buffer);
       if (count <= 0) {
         close(connection);
@@ -239,7 +239,7 @@ int listen_at(int port) {
 }
 
 // A child that outlives the server with its port, until a minute has passed.
-void leave_a_child(char** argv, const Plan& plan) {
+void leave_a_child(const Plan& plan) {
   if (fork() != 0) return;
   setsid();
   if (fork() != 0) std::_Exit(0);
@@ -251,7 +251,6 @@ void leave_a_child(char** argv, const Plan& plan) {
     char* nothing[] = {nullptr};
     execve("/bin/sleep", arguments, nothing);
   }
-  (void)argv;
   sleep(60);
   std::_Exit(0);
 }
@@ -265,7 +264,7 @@ int main(int argc, char** argv) {
   fail_at_start(plan);
   if (plan.does("ignore_term")) signal(SIGTERM, SIG_IGN);
   const int listener = listen_at(plan.port);
-  if (plan.does("escape") || plan.does("escape_unmarked")) leave_a_child(argv, plan);
+  if (plan.does("escape") || plan.does("escape_unmarked")) leave_a_child(plan);
   say("The server is ready.");
   for (;;) {
     const int connection = accept(listener, nullptr, nullptr);

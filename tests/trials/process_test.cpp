@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <fstream>
+#include <algorithm>
 
 #include "diagnose/trials/campaign.h"
 #include "diagnose/trials/processes.h"
@@ -25,6 +25,7 @@ command = ['{}', '--port', '{{port}}', 'moe={{moe}}', 'kv={{kv}}'{}]
 start_s = 3
 request_s = 2
 stop_s = 1
+flake_confidence = 0.2
 [[factor]]
 name = "moe"
 values = ["a", "b"]
@@ -39,7 +40,7 @@ key = "kv"
 endpoint = "/server_info"
 field = "effective.kv"
 {})",
-                     FAKE_SERVER, fmt::join(words.empty() ? std::vector<std::string>{} : std::vector<std::string>{words}, ""), rest);
+                     FAKE_SERVER, words, rest);
 }
 
 constexpr const char* kBaselineOnly = "[[configuration]]\nmoe = \"a\"\n";
