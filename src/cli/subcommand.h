@@ -30,6 +30,8 @@ extern const Subcommand kQuantize;
 extern const Subcommand kCompare;
 extern const Subcommand kBench;
 extern const Subcommand kKernels;
+extern const Subcommand kTrace;
+extern const Subcommand kReplay;
 extern const Subcommand kAdmit;
 
 }  // namespace reckoner

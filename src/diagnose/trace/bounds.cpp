@@ -53,9 +53,7 @@ std::vector<double> linear_bounds(const Args& args, Tensor Args::*input, Weight 
 }
 
 // The sum of squares has only positive terms: off by width ulp, its root by half of that; a few ulp for root, division and products.
-double norm_bound(std::int64_t width, double value) {
-  return kUlp * (static_cast<double>(width) / 2 + 8) * std::fabs(value) + 0x1p-126;
-}
+double norm_bound(std::int64_t width, double value) { return kUlp * (static_cast<double>(width) / 2 + 8) * std::fabs(value) + 0x1p-126; }
 
 double largest_of(const Tensor& tensor) {
   double largest = 0;
@@ -119,8 +117,9 @@ std::vector<double> allowed(const LinearExpertsArgs& before, const LinearExperts
 
 std::vector<double> allowed(const RmsNormArgs&, const RmsNormArgs& after, std::string_view output) {
   std::vector<double> bounds;
-  if (output != "y" && output != "guard.rms") return bounds;
-  const Tensor& values = output == "y" ? after.y : after.guard.rms;
+  const bool in_place = output == "x" && after.x.data == after.y.data;
+  if (output != "y" && output != "guard.rms" && !in_place) return bounds;
+  const Tensor& values = output == "guard.rms" ? after.guard.rms : after.y;
   for (std::int64_t i = 0; i < values.shape.elements(); ++i) bounds.push_back(norm_bound(after.x.dim(1), values.f32()[i]));
   return bounds;
 }

@@ -62,8 +62,8 @@ void Capture::copy(CacheView& cache) {
   memory_.bytes += pages * rows_bytes;
   std::byte* const here = memory_.buffers.back().data();
   for (std::int64_t i = 0; i < pages; ++i) {
-    reader_.read(here + i * rows_bytes,
-                 cache.base + used_pages_[static_cast<std::size_t>(i)] * cache.page_bytes + cache.offset_bytes, rows_bytes);
+    reader_.read(here + i * rows_bytes, cache.base + used_pages_[static_cast<std::size_t>(i)] * cache.page_bytes + cache.offset_bytes,
+                 rows_bytes);
   }
   cache.base = here;
   cache.offset_bytes = 0;

@@ -111,6 +111,12 @@ std::int64_t rows_of(const OpRun& run) {
 
 }  // namespace
 
+std::vector<ArgumentStats> input_stats(const AnyArgs& args, HostReader& reader) {
+  std::vector<ArgumentStats> stats;
+  std::visit([&](const auto* one) { visit(*one, Measure(When::before, reader, stats)); }, args);
+  return stats;
+}
+
 std::string CallName::short_text() const { return slot.empty() ? op : op + " " + slot; }
 
 std::string CallName::text() const {
@@ -118,13 +124,13 @@ std::string CallName::text() const {
 }
 
 const ArgumentStats* CallStats::bad(const std::vector<ArgumentStats>& arguments) {
-  const auto found = std::find_if(arguments.begin(), arguments.end(), [](const ArgumentStats& argument) {
-    return !argument.values.finite();
-  });
+  const auto found =
+      std::find_if(arguments.begin(), arguments.end(), [](const ArgumentStats& argument) { return !argument.values.finite(); });
   return found == arguments.end() ? nullptr : &*found;
 }
 
 void StepProbe::begin_step() {
+  looking_ = true;
   calls_.clear();
   seen_.clear();
   rows_so_far_.clear();
@@ -151,6 +157,7 @@ std::int64_t StepProbe::first_row_of(const OpRun& run, const CallName& name) {
 }
 
 void StepProbe::before(const OpRun& run) {
+  if (!looking_) return;
   if (memory_ != run.memory) reader_ = HostReader(run.memory, run.stream);
   memory_ = run.memory;
   const CallName name = name_of(run);
@@ -163,6 +170,7 @@ void StepProbe::before(const OpRun& run) {
 }
 
 void StepProbe::after(const OpRun& run, std::chrono::nanoseconds took) {
+  if (!looking_) return;
   pending_.took_us = std::chrono::duration<double, std::micro>(took).count();
   measure(run, When::after, reader_, pending_.outputs);
   calls_.push_back(std::move(pending_));

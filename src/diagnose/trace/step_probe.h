@@ -47,6 +47,9 @@ struct CallStats {
   static const ArgumentStats* bad(const std::vector<ArgumentStats>& arguments);
 };
 
+// Numbers of what an op reads: its tensors of floats, and the cache rows of its tokens.
+std::vector<ArgumentStats> input_stats(const AnyArgs& args, HostReader& reader);
+
 enum class Look : std::uint8_t { outputs, both };
 
 class StepProbe : public Probe {
@@ -56,6 +59,8 @@ class StepProbe : public Probe {
   // Before each step.
   void begin_step();
   const std::vector<CallStats>& calls() const { return calls_; }
+  // Until the next step: the ops are no longer looked at.
+  void stop_looking() { looking_ = false; }
   // Called after each op with what is known of it; may look at the arguments themselves.
   std::function<void(const OpRun& run, const CallStats& stats, HostReader& reader)> each = {};
   // Called before each op with its number in the step.
@@ -69,11 +74,12 @@ class StepProbe : public Probe {
   std::int64_t first_row_of(const OpRun& run, const CallName& name);
 
   Look look_;
+  bool looking_ = true;
   std::vector<CallStats> calls_;
   CallStats pending_;
   HostReader reader_;
   const DeviceMemory* memory_ = nullptr;
-  std::map<std::string, std::int64_t> seen_;        // calls of an op in a block of the step
+  std::map<std::string, std::int64_t> seen_;         // calls of an op in a block of the step
   std::map<std::string, std::int64_t> rows_so_far_;  // rows of an op that is called for some rows at a time
 };
 

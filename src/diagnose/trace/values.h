@@ -11,9 +11,9 @@ namespace reckoner::trace {
 struct ValueStats {
   std::int64_t count = 0;
   std::int64_t non_finite = 0;
-  std::int64_t first_bad = -1;                            // element
-  float bad_value = 0;                                    // what it is
-  double low = std::numeric_limits<double>::infinity();   // of the finite ones
+  std::int64_t first_bad = -1;                           // element
+  float bad_value = 0;                                   // what it is
+  double low = std::numeric_limits<double>::infinity();  // of the finite ones
   double high = -std::numeric_limits<double>::infinity();
   double squares = 0;  // sum, of the finite ones
 
