@@ -87,7 +87,8 @@ std::string description(Input& input) {
   const char* const kWeights[] = {"w", "table", "kv_b", "experts.0", "experts.1"};
   for (std::size_t i = 0; i < std::size(kWeights) - input.byte() % 2u; ++i) {
     text += (i > 0 ? ",\"" : "\"") + std::string(kWeights[i]) + "\":{\"format\":\"" + kFormats[input.byte() % std::size(kFormats)] +
-            "\",\"rows\":" + std::to_string(input.small()) + ",\"cols\":" + std::to_string(input.small()) + ",\"scale\":1,\"first_row\":0}";
+            "\",\"rows\":" + std::to_string(input.small()) + ",\"cols\":" + std::to_string(input.small()) +
+            ",\"scale\":1,\"first_row\":0,\"name\":\"\"}";
   }
   text += "},\"caches\":{";
   const char* const kCaches[] = {"cache", "keys", "values"};

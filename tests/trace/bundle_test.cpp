@@ -1,6 +1,7 @@
 // Bundles: what was written is read, and what somebody damaged is refused.
 #include <fstream>
 
+#include "diagnose/admission/random.h"
 #include "faulty.h"
 #include "trace_support.h"
 
@@ -80,6 +81,37 @@ TEST_F(BundleTest, IsNotWrittenBeyondItsLimit) {
   EXPECT_EQ(bundle_of("linear", "tests/golden/glm_moe_dsa", 1000), "");
   EXPECT_NE(error.find("a bundle may take"), std::string::npos) << error;
   EXPECT_TRUE(fs::is_empty(folder.path));
+}
+
+// A head over a vocabulary is larger than a bundle may be: the outputs around the bad one are enough.
+TEST_F(BundleTest, OfALargeMatrixTheBadPartIsKept) {
+  constexpr std::int64_t kRows = 9000, kCols = 8, kBad = 6001;
+  admission::Random random(3);
+  std::vector<float> w = random.floats(kRows * kCols), x = random.floats(2 * kCols), y(2 * kRows);
+  const auto view = [](std::vector<float>& values, const Shape& shape) {
+    return Tensor{.data = reinterpret_cast<std::byte*>(values.data()), .dtype = DType::f32, .shape = shape};
+  };
+  w[kBad * kCols + 2] = std::numeric_limits<float>::infinity();
+  LinearArgs args{.x = view(x, {2, kCols}),
+                  .w = {.format = QuantFormat::f32, .rows = kRows, .cols = kCols, .data = reinterpret_cast<const std::byte*>(w.data())},
+                  .y = view(y, {2, kRows})};
+  HostReader reader;
+  const Captured<LinearArgs> before = captured(args, reader);
+  reference(args);
+  const fs::path path = folder.path / "head.safetensors";
+  const Status written = write_bundle(path, before, captured(args, reader), {}, {.bytes = 300'000, .column = kBad});
+  ASSERT_TRUE(written.ok()) << written.error().message();
+  const Result<Bundle> bundle = read_bundle(path);
+  ASSERT_TRUE(bundle.ok()) << bundle.error().message();
+  EXPECT_LT(std::get<Captured<LinearArgs>>(bundle->before).args.w.rows, kRows);
+  ThreadPool pool(1);
+  const Catalogue cpu = cpu_catalogue();
+  const ReplayReport report = replay(*bundle, {{.name = "cpu", .info = detect_cpu(), .catalogue = cpu}}, pool).value();
+  EXPECT_TRUE(report.wrong.empty()) << replay_text(report);
+  EXPECT_FALSE(report.reference_finite);
+  ASSERT_EQ(report.bad_inputs.size(), 1u);
+  EXPECT_NE(report.bad_inputs[0].find("is inf"), std::string::npos) << report.bad_inputs[0];
+  EXPECT_TRUE(report.rows.front().difference.agrees()) << "what was seen is what the reference makes of it";
 }
 
 TEST_F(BundleTest, OtherFilesAreNoBundles) {

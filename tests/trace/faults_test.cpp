@@ -73,7 +73,7 @@ class OpFault : public testing::TestWithParam<FaultCase> {
     const ReplayReport replayed = stand.replayed(bundle, with_faulty(cpu_catalogue(), GetParam().op, how));
     EXPECT_EQ(replayed.wrong, std::vector<std::string>{GetParam().op + ".faulty"}) << replay_text(replayed);
     EXPECT_NE(replayed.conclusion.find(GetParam().op + ".faulty is wrong"), std::string::npos) << replayed.conclusion;
-    EXPECT_FALSE(replayed.rows.front().difference.agrees()) << "what was seen is wrong as well";
+    EXPECT_EQ(replayed.rows.front().difference.beyond, 1) << "one element was spoilt, all others are what the bundle's numbers give";
     EXPECT_TRUE(replayed.bad_inputs.empty());
     const ReplayReport healthy = stand.replayed(bundle, cpu_catalogue());
     EXPECT_TRUE(healthy.wrong.empty()) << replay_text(healthy);

@@ -29,6 +29,8 @@ using BundleAbout = std::map<std::string, std::string>;
 
 struct BundleLimits {
   std::int64_t bytes = std::int64_t{256} << 20;
+  // Of a linear layer whose weight is too large (a head over a vocabulary), only the outputs around this one are kept.
+  std::int64_t column = 0;
 };
 
 // `before`: what the op read; `after`: the same arguments when it had run. Errors: larger than the limit, and what write_safetensors says.

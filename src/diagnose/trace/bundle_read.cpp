@@ -177,7 +177,9 @@ class Unpack {
     if (data->bytes() % row_bytes != 0 || data->bytes() / row_bytes != w.rows)
       return source_.error(fmt::format("{}.data: expected {} rows of {} bytes, found {} bytes", name, w.rows, row_bytes, data->bytes()));
     w.data = data->data;
-    w.name = "weight";
+    const JsonNode module = TRY(node->required("name"));
+    std::string text = TRY(module.as_string());
+    w.name = memory_.names.emplace_back(std::move(text));
     const std::int64_t scale_row_bytes = format->scale_row_bytes == nullptr ? 0 : format->scale_row_bytes(w.cols);
     if (scale_row_bytes == 0) return {};
     const Tensor* const scales = source_.find(name + ".scales");

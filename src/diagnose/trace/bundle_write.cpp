@@ -154,18 +154,47 @@ Captured<EmbedArgs> with_used_rows(const Captured<EmbedArgs>& call) {
   return result;
 }
 
-template <class Args>
-Captured<Args> reduced(const Captured<Args>& call, std::string&) {
-  return call;
+// Columns [first, first + count) of a matrix.
+Tensor some_columns(const Tensor& matrix, std::int64_t first, std::int64_t count, CapturedMemory& memory) {
+  memory.buffers.emplace_back(matrix.dim(0) * count * 4);
+  const Tensor part = memory.buffers.back().tensor(DType::f32, {matrix.dim(0), count});
+  for (std::int64_t row = 0; row < matrix.dim(0); ++row)
+    std::copy_n(matrix.f32() + row * matrix.dim(1) + first, count, part.f32() + row * count);
+  return part;
 }
-Captured<LinearExpertsArgs> reduced(const Captured<LinearExpertsArgs>& call, std::string& kept) { return without_idle(call, kept); }
-Captured<EmbedArgs> reduced(const Captured<EmbedArgs>& call, std::string&) { return with_used_rows(call); }
+
+// Some of the outputs of a linear layer, with the rows of the weight that make them.
+Captured<LinearArgs> with_some_outputs(const Captured<LinearArgs>& call, const BundleLimits& limits) {
+  constexpr std::int64_t kKept = 4096;
+  const Weight& w = call.args.w;
+  if (weight_bytes(w) <= limits.bytes / 2 || w.rows <= kKept) return call;
+  const std::int64_t first = std::min(limits.column, w.rows - 1) / 128 * 128;  // where blocks of scales begin
+  const std::int64_t count = std::min(kKept, w.rows - first);
+  Captured<LinearArgs> result{.args = call.args, .memory = std::make_shared<CapturedMemory>()};
+  result.args.w = row_range(w, first, count);
+  result.args.y = some_columns(call.args.y, first, count, *result.memory);
+  return result;
+}
 
 template <class Args>
-Status write_one(const std::filesystem::path& path, const Captured<Args>& whole, const Captured<Args>& after, BundleAbout about,
+Captured<Args> reduced(const Captured<Args>& call, std::string&, const BundleLimits&) {
+  return call;
+}
+Captured<LinearArgs> reduced(const Captured<LinearArgs>& call, std::string&, const BundleLimits& limits) {
+  return with_some_outputs(call, limits);
+}
+Captured<LinearExpertsArgs> reduced(const Captured<LinearExpertsArgs>& call, std::string& kept, const BundleLimits&) {
+  return without_idle(call, kept);
+}
+Captured<EmbedArgs> reduced(const Captured<EmbedArgs>& call, std::string&, const BundleLimits&) { return with_used_rows(call); }
+
+template <class Args>
+Status write_one(const std::filesystem::path& path, const Captured<Args>& whole, const Captured<Args>& whole_after, BundleAbout about,
                  const BundleLimits& limits) {
   std::string kept;
-  const Captured<Args> before = reduced(whole, kept);
+  const Captured<Args> before = reduced(whole, kept, limits);
+  std::string same;
+  const Captured<Args> after = reduced(whole_after, same, limits);
   if (!kept.empty()) about["experts"] = kept;
   Pack pack;
   visit(before.args, pack);

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct CapturedMemory {
   std::vector<std::vector<std::int32_t>> tables;  // of each token
   std::vector<const std::int32_t*> pages;
   std::vector<Weight> experts;
-  std::int64_t bytes = 0;  // without weights
+  std::deque<std::string> names;  // of weights; nothing moves them
+  std::int64_t bytes = 0;         // without weights
 };
 
 template <class Args>

@@ -52,7 +52,9 @@ void StepCheck::compare(const CallStats& stats, const AnyCaptured& after) {
                           {"kernel", stats.kernel},
                           {"cause", "kernel"},
                           {"origin", first_->sentence()}});
-  const Status written = write_bundle(wish_.path, *before_, after, about, wish_.limits);
+  BundleLimits limits = wish_.limits;
+  limits.column = difference.column;
+  const Status written = write_bundle(wish_.path, *before_, after, about, limits);
   if (written.ok()) first_->bundle = wish_.path.string();
   if (!written.ok()) first_->bundle_error = written.error().what;
 }

@@ -291,7 +291,9 @@ std::optional<Origin> find_origin(StepRunner& runner, const Batch& batch, std::i
   if (wish.path.empty()) return origin;
   BundleAbout about = wish.about;
   about.merge(about_origin(origin));
-  const Status written = write_bundle(wish.path, *kept.before, *kept.after, about, wish.limits);
+  BundleLimits limits = wish.limits;
+  limits.column = origin.column;
+  const Status written = write_bundle(wish.path, *kept.before, *kept.after, about, limits);
   if (written.ok()) origin.bundle = wish.path.string();
   if (!written.ok()) origin.bundle_error = written.error().what;
   return origin;

@@ -91,7 +91,8 @@ class BadWeights {
   void cache_out(const char*, const CacheView&) {}
 
  private:
-  void look(const std::string& name, const Weight& w) {
+  void look(const std::string& argument, const Weight& w) {
+    const std::string_view name = w.name.empty() ? std::string_view(argument) : w.name;
     const std::optional<BadElement> bad = find_bad_element(w, 0, w.rows);
     if (!bad) return;
     into_.push_back(bad->by_scale
@@ -174,9 +175,10 @@ std::string replay_text(const ReplayReport& report) {
   for (const auto& [key, value] : report.about) text += fmt::format("  {:<10} {}\n", key, value);
   for (const std::string& bad : report.bad_inputs) text += fmt::format("  not finite: {}\n", bad);
   text += fmt::format("\n{:<34} {:<8} {:<12} {:<11} {}\n", "kernel", "device", "error", "not finite", "worst");
+  std::map<std::string, std::vector<std::string>> refused;  // by reason
   for (const ReplayRow& row : report.rows) {
     if (!row.refused.empty()) {
-      text += fmt::format("{:<34} {:<8} not run: {}\n", row.kernel, row.device, row.refused);
+      refused[fmt::format("on {}, {}", row.device, row.refused)].push_back(row.kernel);
       continue;
     }
     std::string line = fmt::format("{:<34} {:<8} {:<12} {:<11} {}", row.kernel, row.device, error_text(row.difference),
@@ -184,6 +186,7 @@ std::string replay_text(const ReplayReport& report) {
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + (row.difference.agrees() ? "\n" : "  WRONG\n");
   }
+  for (const auto& [reason, kernels] : refused) text += fmt::format("not run {}: {}\n", reason, fmt::join(kernels, ", "));
   return text + fmt::format("\nThe error is in terms of what is allowed: 1 is the most.\n{}\n", report.conclusion);
 }
 

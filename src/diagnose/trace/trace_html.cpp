@@ -41,8 +41,10 @@ th, td { text-align: left; vertical-align: top; padding: 0.3rem 1.1rem 0.3rem 0;
 .map thead th { text-align: center; font-variant-numeric: tabular-nums; }
 .map tbody th { text-align: right; padding-right: 0.6rem; white-space: nowrap; position: sticky; left: 0; background: var(--ground); }
 .map td { width: 2.1rem; min-width: 1.3rem; height: 1.35rem; border-radius: 3px; background: var(--none); }
-.map td[data-t] { background: color-mix(in oklab, var(--low), var(--high) var(--at)); cursor: default; }
-.errors td[data-t] { background: color-mix(in oklab, var(--low-error), var(--high-error) var(--at)); }
+.map td[data-t]:not(.zero, .bad) { background: color-mix(in oklab, var(--low), var(--high) var(--at)); cursor: default; }
+.errors td[data-t]:not(.zero, .bad) { background: color-mix(in oklab, var(--low-error), var(--high-error) var(--at)); }
+.map thead td, .map td.zero { background: none; }
+.map td.zero { outline: 1px dashed var(--line); outline-offset: -1px; }
 .map td.bad { background: repeating-linear-gradient(45deg, var(--bad) 0 4px, var(--raised) 4px 7px); outline: 2px solid var(--bad); }
 .map td:focus-visible, .map td:hover { outline: 3px solid var(--accent); outline-offset: 1px; }
 .readout { position: sticky; bottom: 0; background: var(--raised); border: 1px solid var(--line); border-radius: 6px;
@@ -52,6 +54,7 @@ th, td { text-align: left; vertical-align: top; padding: 0.3rem 1.1rem 0.3rem 0;
 .ramp.errors { background: linear-gradient(in oklab to right, var(--low-error), var(--high-error)); }
 .swatch { width: 1.6rem; height: 0.9rem; border-radius: 3px; display: inline-block; }
 .swatch.bad { background: repeating-linear-gradient(45deg, var(--bad) 0 4px, var(--raised) 4px 7px); outline: 1px solid var(--bad); }
+.swatch.zero { outline: 1px dashed var(--quiet); outline-offset: -1px; }
 .swatch.none { background: var(--none); outline: 1px solid var(--line); }
 )";
 
@@ -184,10 +187,12 @@ std::string cell_html(const CallSummary* call, const Level& level, const Range& 
 std::string map_html(const TraceReport& report, const Level& level, std::string_view kind, std::string_view title) {
   const MapShape shape = shape_of(report);
   const Range range = range_of(report, level).value_or(Range{});
-  std::string html = fmt::format("<div class=\"legend\"><span>{:.1e}</span><span class=\"ramp {}\"></span><span>{:.1e}</span>",
-                                 std::pow(10, range.low), kind, std::pow(10, range.high));
+  std::string html =
+      fmt::format("<div class=\"legend\"><span>logarithmic:</span><span>{:.1e}</span><span class=\"ramp {}\"></span><span>{:.1e}</span>",
+                  std::pow(10, range.low), kind, std::pow(10, range.high));
   html += "<span class=\"swatch bad\"></span><span>has values that are not finite</span>";
-  html += "<span class=\"swatch none\"></span><span>not in this layer, or nothing to show</span></div>\n";
+  html += "<span class=\"swatch none\"></span><span>not in this layer</span>";
+  html += "<span class=\"swatch zero\"></span><span>zero, or no numbers</span></div>\n";
   html += fmt::format("<div class=\"scroll\"><table class=\"map {}\" data-readout=\"readout-{}\" aria-label=\"{}\">\n<thead><tr><td></td>",
                       kind, kind, title);
   html += "<th scope=\"col\">in</th>";
@@ -264,7 +269,10 @@ std::string trace_html(const TraceFacts& facts, const TraceReport& report, const
                       escaped(facts.model), escaped(facts.device), escaped(facts.precision), report.prompt_tokens, report.generated.size(),
                       report.steps, escaped(facts.version));
   html += fmt::format("<p class=\"verdict{}\">{}</p>\n", bad ? " bad" : "", escaped(verdict_of(report, against)));
-  html += "<h2>How large the values are: rms of what each op writes</h2>\n" + map_html(report, rms_level, "values", "rms by layer and op");
+  html +=
+      "<h2>How large the values are: rms of what each op writes</h2>\n"
+      "<p class=\"quiet\">Of a norm: the residual stream that it reads.</p>\n" +
+      map_html(report, rms_level, "values", "rms by layer and op");
   if (report.compared_exact) {
     html += "<h2>Where precision is lost: error to exact, relative</h2>\n" +
             map_html(report, error_level, "errors", "error to exact by layer and op");

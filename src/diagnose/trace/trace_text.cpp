@@ -29,8 +29,8 @@ std::string calls_text(const TraceReport& report) {
   for (const CallSummary& call : report.calls) {
     const std::string here = call.name.layer < 0 ? call.name.block : fmt::format("layer {}", call.name.layer);
     if (here != place) {
-      text += fmt::format("{}\n{:<50} {:>10} {:>10} {:>10} {:>7} {:>9}\n", text.empty() ? "" : "\n" + here, text.empty() ? here : "", "min",
-                          "max", "rms", "bad", "error");
+      text +=
+          fmt::format("{}{:<50} {:>10} {:>10} {:>10} {:>7} {:>9}\n", text.empty() ? "" : "\n", here, "min", "max", "rms", "bad", "error");
     }
     place = here;
     const ValueStats& values = call.output;
