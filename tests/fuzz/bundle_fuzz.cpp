@@ -1,23 +1,27 @@
-// Bytes as a bundle, whose description is always JSON of the right form with odd contents: either an error, or arguments that the op's
-// reference can be run on without touching memory that is not theirs.
+// A good bundle of an op (of the cases of admission), in which the input changes some bytes, shapes, names and words: either an error, or
+// arguments that the op's reference can be run on without touching memory that is not theirs.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
+#include "diagnose/admission/case.h"
 #include "diagnose/trace/bundle.h"
 
 namespace {
 
 using namespace reckoner;
 
+constexpr std::int64_t kMostBytes = 1 << 20;  // of a case that is worth the time
+
 // Takes numbers off the input; zeros when it is used up.
 class Input {
  public:
   Input(const std::uint8_t* data, std::size_t size) : data_(data), size_(size) {}
   std::uint8_t byte() { return at_ < size_ ? data_[at_++] : 0; }
-  std::int64_t small() { return byte() % 12; }
+  std::size_t below(std::size_t count) { return count == 0 ? 0 : (byte() * 256u + byte()) % count; }
   bool done() const { return at_ >= size_; }
 
  private:
@@ -26,115 +30,102 @@ class Input {
   std::size_t at_ = 0;
 };
 
-constexpr const char* kOps[] = {"embed",        "rms_norm",     "linear",        "linear_experts", "latent_query",
-                                "latent_value", "rope_angles",  "rope_heads",    "store_latent",   "store_index_key",
-                                "store_rows",   "index_select", "attend_latent", "attend_grouped", "silu_mul",
-                                "add_bias",     "route",        "combine",       "gather_rows",    "nothing"};
-constexpr const char* kArguments[] = {"x",
-                                      "y",
-                                      "add",
-                                      "weight",
-                                      "tokens",
-                                      "rows",
-                                      "gate",
-                                      "up",
-                                      "bias",
-                                      "q",
-                                      "kv",
-                                      "k",
-                                      "logits",
-                                      "weights",
-                                      "slot_of",
-                                      "shared",
-                                      "positions",
-                                      "frequencies",
-                                      "cosine",
-                                      "sine",
-                                      "slots.begin",
-                                      "slots.tokens",
-                                      "selection.counts",
-                                      "selection.positions",
-                                      "guard.first_bad",
-                                      "guard.rms",
-                                      "cache",
-                                      "keys",
-                                      "values",
-                                      "places.positions",
-                                      "places.table",
-                                      "w.data",
-                                      "w.scales",
-                                      "table.data",
-                                      "kv_b.data",
-                                      "kv_b.scales",
-                                      "experts.0.data",
-                                      "experts.1.data"};
-constexpr const char* kScalars[] = {"precision", "rows",        "nope",     "epsilon", "guard.place", "first",    "layout",
-                                    "scale",     "max_context", "kv_heads", "groups",  "top_groups",  "normalise"};
-constexpr const char* kFormats[] = {"F32", "BF16", "NVFP4", "FP8 (blocks of 128)"};
-
-std::string shape_text(Input& input) {
-  std::string text = "[";
-  const int rank = 1 + input.byte() % 3;
-  for (int axis = 0; axis < rank; ++axis) text += (axis > 0 ? "," : "") + std::to_string(1 + input.small());
-  return text + "]";
+template <class Args>
+void add_bundles(std::vector<trace::PackedBundle>& bundles) {
+  const admission::Shapes shapes{.widths = {32},
+                                 .hidden = 16,
+                                 .heads = 2,
+                                 .latent = 32,
+                                 .rope = 8,
+                                 .nope = 8,
+                                 .value = 8,
+                                 .index_heads = 2,
+                                 .index_dim = 16,
+                                 .index_top_k = 4,
+                                 .head_dim = 16,
+                                 .experts = 4,
+                                 .cache = DType::bf16};
+  for (const QuantFormat format : {QuantFormat::f32, QuantFormat::nvfp4}) {
+    const auto cases = admission::cases_of(static_cast<const Args*>(nullptr), {Precision::exact, format}, shapes);
+    for (const auto& make : cases) {
+      const admission::Case<Args> one = make();
+      trace::HostReader reader;
+      const trace::Captured<Args> call = trace::captured(one.args, reader);
+      trace::PackedBundle bundle = trace::pack_bundle(call, call, {{"kernel", "some"}});
+      std::int64_t bytes = 0;
+      for (const NamedTensor& tensor : bundle.tensors) bytes += tensor.tensor.bytes();
+      bundle.memory.push_back(std::const_pointer_cast<void>(one.memory));  // weights lie in the case
+      bundle.memory.push_back(call.memory);
+      if (bytes <= kMostBytes) bundles.push_back(std::move(bundle));
+    }
+  }
 }
 
-std::string description(Input& input) {
-  std::string text = std::string("{\"version\":1,\"op\":\"") + kOps[input.byte() % std::size(kOps)] + "\",\"scalars\":{";
-  for (std::size_t i = 0; i < std::size(kScalars); ++i)
-    text += (i > 0 ? ",\"" : "\"") + std::string(kScalars[i]) + "\":" + std::to_string(i < 2 ? input.byte() % 2 : input.small());
-  text += "},\"weights\":{";
-  const char* const kWeights[] = {"w", "table", "kv_b", "experts.0", "experts.1"};
-  for (std::size_t i = 0; i < std::size(kWeights) - input.byte() % 2u; ++i) {
-    text += (i > 0 ? ",\"" : "\"") + std::string(kWeights[i]) + "\":{\"format\":\"" + kFormats[input.byte() % std::size(kFormats)] +
-            "\",\"rows\":" + std::to_string(input.small()) + ",\"cols\":" + std::to_string(input.small()) +
-            ",\"scale\":1,\"first_row\":0,\"name\":\"\"}";
-  }
-  text += "},\"caches\":{";
-  const char* const kCaches[] = {"cache", "keys", "values"};
-  const char* const kTypes[] = {"F32", "BF16", "F8_E4M3"};
-  for (std::size_t i = 0; i < std::size(kCaches); ++i) {
-    text += (i > 0 ? ",\"" : "\"") + std::string(kCaches[i]) + "\":{\"row_elements\":" + std::to_string(input.small()) + ",\"dtype\":\"" +
-            kTypes[input.byte() % 3] + "\",\"quantised_elements\":" + std::to_string(input.small()) + "}";
-  }
-  text += "},\"outputs\":{";
-  for (std::size_t i = 0; i < std::size(kArguments); ++i) {
-    text += (i > 0 ? ",\"" : "\"") + std::string(kArguments[i]) + "\":{\"dtype\":\"" + (input.byte() % 4 == 0 ? "I32" : "F32") +
-            "\",\"shape\":" + shape_text(input) + "}";
-  }
-  return text + "},\"shared\":{" + (input.byte() % 4 == 0 ? "\"y\":\"gate\"" : "") + "},\"about\":{}}";
+template <class... Args>
+std::vector<trace::PackedBundle> all_bundles(const PointersTo<Args...>*) {
+  std::vector<trace::PackedBundle> bundles;
+  (add_bundles<Args>(bundles), ...);
+  return bundles;
+}
+
+// One change of the description's text: a digit or another character.
+void change_text(std::string& text, Input& input) {
+  constexpr char kCharacters[] = "0123456789-,:\"{}[]ae.";
+  text[input.below(text.size())] = kCharacters[input.below(sizeof(kCharacters) - 1)];
+}
+
+void run_reference(const trace::AnyCaptured& call) {
+  std::visit(
+      [](const auto& one) {
+        const auto copy = trace::copy_of(one);
+        reference(copy.args);
+      },
+      call);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  if (size > 4096) return 0;
+  static const std::vector<trace::PackedBundle> bundles = all_bundles(static_cast<const AnyArgs*>(nullptr));
+  if (size < 2 || size > 4096) return 0;
   Input input(data, size);
-  SafetensorsContent content;
-  content.metadata["reckoner.bundle"] = description(input);
+  const trace::PackedBundle& good = bundles[input.below(bundles.size())];
+  SafetensorsContent content{.tensors = {}, .metadata = good.metadata};
   std::vector<std::vector<std::byte>> memory;
-  while (!input.done() && memory.size() < 64) {
-    std::string name = kArguments[input.byte() % std::size(kArguments)];
-    if (input.byte() % 3 == 0) name = "seen." + name;
-    const DType dtypes[] = {DType::f32, DType::i32, DType::u8, DType::bf16};
-    Tensor tensor{.dtype = dtypes[input.byte() % 4], .shape = {}};
-    const int rank = 1 + input.byte() % 3;
-    for (int axis = 0; axis < rank; ++axis) tensor.shape.push_back(input.small());
-    std::vector<std::byte>& bytes = memory.emplace_back(static_cast<std::size_t>(tensor.bytes()));
-    for (std::byte& byte : bytes) byte = static_cast<std::byte>(input.byte() % 16);
-    tensor.data = bytes.data();
-    content.tensors.push_back({name, tensor, 0});
+  for (const NamedTensor& tensor : good.tensors) {
+    memory.emplace_back(tensor.tensor.data, tensor.tensor.data + tensor.tensor.bytes());
+    content.tensors.push_back({tensor.name, tensor.tensor, 0});
+    content.tensors.back().tensor.data = memory.back().data();
+  }
+  while (!input.done()) {
+    const std::size_t which = input.below(content.tensors.size());
+    Tensor& tensor = content.tensors[which].tensor;
+    switch (input.byte() % 6) {
+      case 0:
+        change_text(content.metadata["reckoner.bundle"], input);
+        break;
+      case 1:
+        std::swap(content.tensors[which].name, content.tensors[input.below(content.tensors.size())].name);
+        break;
+      case 2:  // fewer rows
+        if (tensor.shape.rank() > 0)
+          tensor = tensor.rows(0, static_cast<std::int64_t>(input.below(static_cast<std::size_t>(tensor.dim(0)) + 1)));
+        break;
+      case 3:
+        if (tensor.dtype == DType::f32 || tensor.dtype == DType::i32) tensor.dtype = tensor.dtype == DType::f32 ? DType::i32 : DType::f32;
+        break;
+      case 4:
+        tensor.shape = {tensor.shape.elements()};
+        break;
+      default:
+        if (tensor.bytes() > 0) tensor.data[input.below(static_cast<std::size_t>(tensor.bytes()))] = static_cast<std::byte>(input.byte());
+    }
   }
   const Result<trace::Bundle> bundle = trace::parse_bundle(content, "fuzz");
   if (!bundle) {
     CHECK(!bundle.error().what.empty());
     return 0;
   }
-  std::visit(
-      [](const auto& call) {
-        const auto copy = trace::copy_of(call);
-        reference(copy.args);
-      },
-      bundle->before);
+  run_reference(bundle->before);
   return 0;
 }

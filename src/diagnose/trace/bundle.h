@@ -33,6 +33,14 @@ struct BundleLimits {
   std::int64_t column = 0;
 };
 
+// A bundle as the content of a file. The tensors point into the captured calls and into `memory`.
+struct PackedBundle {
+  std::vector<NamedTensor> tensors;
+  SafetensorsMetadata metadata;
+  std::vector<std::shared_ptr<void>> memory;
+};
+PackedBundle pack_bundle(const AnyCaptured& before, const AnyCaptured& after, const BundleAbout& about, const BundleLimits& limits = {});
+
 // `before`: what the op read; `after`: the same arguments when it had run. Errors: larger than the limit, and what write_safetensors says.
 Status write_bundle(const std::filesystem::path& path, const AnyCaptured& before, const AnyCaptured& after, const BundleAbout& about,
                     const BundleLimits& limits = {});

@@ -189,22 +189,15 @@ Captured<LinearExpertsArgs> reduced(const Captured<LinearExpertsArgs>& call, std
 Captured<EmbedArgs> reduced(const Captured<EmbedArgs>& call, std::string&, const BundleLimits&) { return with_used_rows(call); }
 
 template <class Args>
-Status write_one(const std::filesystem::path& path, const Captured<Args>& whole, const Captured<Args>& whole_after, BundleAbout about,
-                 const BundleLimits& limits) {
+PackedBundle pack_one(const Captured<Args>& whole, const Captured<Args>& whole_after, BundleAbout about, const BundleLimits& limits) {
   std::string kept;
   const Captured<Args> before = reduced(whole, kept, limits);
   std::string same;
   const Captured<Args> after = reduced(whole_after, same, limits);
   if (!kept.empty()) about["experts"] = kept;
-  Pack pack;
-  visit(before.args, pack);
-  visit(after.args, PackSeen(pack));
-  std::int64_t bytes = 0;
-  for (const NamedTensor& tensor : pack.tensors) bytes += tensor.tensor.bytes();
-  if (bytes > limits.bytes)
-    return Error{fmt::format("the op's inputs take {:.1f} MB, a bundle may take {:.1f} MB", static_cast<double>(bytes) / 1e6,
-                             static_cast<double>(limits.bytes) / 1e6),
-                 "trace a shorter prompt, or raise the limit with --bundle-mb"};
+  const auto pack = std::make_shared<Pack>();
+  visit(before.args, *pack);
+  visit(after.args, PackSeen(*pack));
   json::object scalars;
   visit_scalars(before.args, [&](const char* name, const auto& value) {
     if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(value)>>) {
@@ -219,12 +212,13 @@ Status write_one(const std::filesystem::path& path, const Captured<Args>& whole,
   object["version"] = 1;
   object["op"] = Args::kName;
   object["scalars"] = std::move(scalars);
-  object["weights"] = std::move(pack.weight_facts);
-  object["caches"] = std::move(pack.caches);
-  object["outputs"] = std::move(pack.outputs);
-  object["shared"] = std::move(pack.shared);
+  object["weights"] = std::move(pack->weight_facts);
+  object["caches"] = std::move(pack->caches);
+  object["outputs"] = std::move(pack->outputs);
+  object["shared"] = std::move(pack->shared);
   object["about"] = std::move(words);
-  return write_safetensors(path, pack.tensors, {{"reckoner.bundle", json::serialize(object)}});
+  return {
+      .tensors = pack->tensors, .metadata = {{"reckoner.bundle", json::serialize(object)}}, .memory = {pack, before.memory, after.memory}};
 }
 
 }  // namespace
@@ -233,15 +227,25 @@ std::string_view op_name(const AnyCaptured& call) {
   return std::visit([](const auto& captured) { return std::remove_cvref_t<decltype(captured.args)>::kName; }, call);
 }
 
-Status write_bundle(const std::filesystem::path& path, const AnyCaptured& before, const AnyCaptured& after, const BundleAbout& about,
-                    const BundleLimits& limits) {
+PackedBundle pack_bundle(const AnyCaptured& before, const AnyCaptured& after, const BundleAbout& about, const BundleLimits& limits) {
   return std::visit(
-      [&](const auto& call) -> Status {
+      [&](const auto& call) {
         const auto* const same = std::get_if<std::remove_cvref_t<decltype(call)>>(&after);
         CHECK(same != nullptr, "two calls of different ops");
-        return write_one(path, call, *same, about, limits);
+        return pack_one(call, *same, about, limits);
       },
       before);
+}
+
+Status write_bundle(const std::filesystem::path& path, const AnyCaptured& before, const AnyCaptured& after, const BundleAbout& about,
+                    const BundleLimits& limits) {
+  const PackedBundle bundle = pack_bundle(before, after, about, limits);
+  std::int64_t bytes = 0;
+  for (const NamedTensor& tensor : bundle.tensors) bytes += tensor.tensor.bytes();
+  if (bytes <= limits.bytes) return write_safetensors(path, bundle.tensors, bundle.metadata);
+  return Error{fmt::format("the op's inputs take {:.1f} MB, a bundle may take {:.1f} MB", static_cast<double>(bytes) / 1e6,
+                           static_cast<double>(limits.bytes) / 1e6),
+               "trace a shorter prompt, or raise the limit with --bundle-mb"};
 }
 
 }  // namespace reckoner::trace

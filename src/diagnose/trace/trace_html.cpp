@@ -71,12 +71,14 @@ for (const map of document.querySelectorAll('.map')) {
     if (!step || !cell) return;
     event.preventDefault();
     const rows = [...map.tBodies[0].rows];
-    let row = rows.indexOf(cell.parentNode), column = cell.cellIndex, next = null;
-    do {
-      row += step[0]; column += step[1];
-      next = rows[row]?.cells[column];
-    } while (next && !next.dataset.t);
-    if (!next || next.tagName !== 'TD') return;
+    const row = rows.indexOf(cell.parentNode) + step[0];
+    // In another row the nearest cell with numbers: a row may have none in this column.
+    const filled = [...(rows[row]?.cells ?? [])].filter(one => one.dataset.t);
+    const distance = one => Math.abs(one.cellIndex - cell.cellIndex);
+    const next = step[0]
+      ? filled.sort((one, other) => distance(one) - distance(other))[0]
+      : filled.filter(one => (one.cellIndex - cell.cellIndex) * step[1] > 0).sort((one, other) => distance(one) - distance(other))[0];
+    if (!next) return;
     cell.tabIndex = -1; next.tabIndex = 0; next.focus();
   });
 }
