@@ -59,19 +59,25 @@ void step(benchmark::State& state, Bench& bench, Precision precision, std::int64
   report(state, bench, slice.cost(tokens, context), tokens, std::max(before, measure_read_bandwidth(bench.pool)));
 }
 
+// Adds up what the calls of one op take.
+struct Stopwatch : Probe {
+  explicit Stopwatch(std::string_view op_) : op(op_) {}
+  void after(const OpRun& run, std::chrono::nanoseconds time) override { took += run.op == op ? time : std::chrono::nanoseconds{}; }
+  std::string_view op;
+  std::chrono::nanoseconds took{};
+};
+
 void one_op(benchmark::State& state, Bench& bench, std::string_view op, Precision precision, std::int64_t tokens, std::int64_t context) {
   Slice& slice = bench.use(precision);
   slice.run(tokens, context);
-  std::chrono::nanoseconds took{};
-  slice.runner().ops().observer = [&](std::string_view name, std::chrono::nanoseconds time) {
-    took += name == op ? time : std::chrono::nanoseconds{};
-  };
+  Stopwatch watch(op);
+  slice.runner().ops().probe = &watch;
   for (auto _ : state) {
-    took = {};
+    watch.took = {};
     slice.run(tokens, context);
-    state.SetIterationTime(std::chrono::duration<double>(took).count());
+    state.SetIterationTime(std::chrono::duration<double>(watch.took).count());
   }
-  slice.runner().ops().observer = {};
+  slice.runner().ops().probe = nullptr;
   Cost cost;
   for (const Ops::Call& call : slice.calls(tokens, context)) {
     if (call.op == op) cost += call.cost;

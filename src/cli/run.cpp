@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "cli/bad_step.h"
 #include "cli/runner.h"
 
 namespace reckoner {
@@ -63,6 +64,7 @@ Action add_run(CLI::App& app) {
   add_device_options(app, options->machine);
   add_context_option(app, options->limits);
   accept_range(app.add_option("--chunk", options->limits.chunk, "Prompt tokens a step (default: 512)")->group("Machine"), 2, 65536);
+  add_trace_dir_option(app, options->trace_dir);
   app.add_option("--inject-nan", options->inject_nan)->group("");  // hidden: proves that the guard works
   return [options](Console& console) { return run(*options, console); };
 }

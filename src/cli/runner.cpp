@@ -8,6 +8,7 @@
 
 #include "cli/admit_kernels.h"
 #include "cli/answer_report.h"
+#include "cli/bad_step.h"
 #include "cli/chat.h"
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
@@ -89,6 +90,7 @@ Status start_engine(Run& run) {
   const Session& session = run.session;
   run.engine = std::make_unique<Engine>(*session.model, session.weights(), session.target(), *session.pool, session.precision, limits);
   TRY(run.engine->runner().status());
+  trace_bad_steps(*run.engine, session, run.options.trace_dir, run.console);
   run.speedometer = std::make_unique<Speedometer>(*run.engine, *session.pool);
   run.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   run.console.note(fmt::format(

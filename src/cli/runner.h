@@ -29,6 +29,7 @@ struct RunOptions {
   MachineOptions machine;
   LimitOptions limits;
   std::string inject_nan;  // "POSITION:PLACE"
+  std::string trace_dir;   // of bundles; "off"
 };
 
 Result<int> run(const RunOptions& options, Console& console);

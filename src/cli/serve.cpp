@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "cli/bad_step.h"
 #include "cli/server_runner.h"
 
 namespace reckoner {
@@ -68,6 +69,7 @@ Action add_serve(CLI::App& app) {
   add_device_options(app, options->machine);
   add_context_option(app, options->limits);
   accept_range(app.add_option("--chunk", options->limits.chunk, "Tokens a step at most (default: 512)")->group("Machine"), 2, 65536);
+  add_trace_dir_option(app, options->trace_dir);
   app.add_flag("-q,--quiet", options->quiet, "Print nothing but the address and errors")->group("Machine");
   return [options](Console& console) { return serve(*options, console); };
 }

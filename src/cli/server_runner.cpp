@@ -7,6 +7,7 @@
 
 #include "base/mapped_file.h"
 #include "cli/admit_kernels.h"
+#include "cli/bad_step.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
 #include "cli/session.h"
@@ -125,6 +126,7 @@ Result<int> serve(const ServeOptions& options, Console& console) {
   const double load_s = TRY(load_weights(session, console));
   auto engine = std::make_unique<Engine>(*session.model, session.weights(), session.target(), *session.pool, session.precision, limits);
   TRY(engine->runner().status());
+  trace_bad_steps(*engine, session, options.trace_dir, console);
   const ServerOptions server_settings = server_options(options, session, tokenizer, engine->longest_request());
   const StopSignals signals;
   const std::unique_ptr<Server> server = TRY(Server::start(server_settings, tokenizer, std::move(engine)));

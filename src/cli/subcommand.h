@@ -33,6 +33,8 @@ extern const Subcommand kCompare;
 extern const Subcommand kBench;
 extern const Subcommand kReport;
 extern const Subcommand kKernels;
+extern const Subcommand kTrace;
+extern const Subcommand kReplay;
 extern const Subcommand kAdmit;
 extern const Subcommand kTrials;
 

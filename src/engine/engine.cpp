@@ -152,9 +152,12 @@ std::vector<TokenEvent> Engine::step() {
   const StepOutput output = model_->run(builder_.batch(), fault_for(shares));
   masks_.wait();
   const std::vector<Draw> draws = draw_tokens(shares, output);
-  std::vector<TokenEvent> events;
-  for (std::size_t i = 0; i < shares.size(); ++i) commit(shares[i], output, draws[i], events);
   measure(output);
+  std::vector<std::string> errors;
+  for (std::size_t i = 0; i < shares.size(); ++i) errors.push_back(what_is_not_finite(shares[i], output, draws[i]));
+  show_bad_step(shares, output, draws, errors);
+  std::vector<TokenEvent> events;
+  for (std::size_t i = 0; i < shares.size(); ++i) commit(shares[i], output, draws[i], std::move(errors[i]), events);
   stats_.device_failed = !output.error.empty();
   ++stats_.steps;
   stats_.last_step_rows = builder_.rows();
@@ -237,9 +240,34 @@ std::string Engine::what_is_not_finite(const Share& share, const StepOutput& out
   return fmt::format("a value that is not finite at step {}, position {}: the logits", stats_.steps, position);
 }
 
-void Engine::commit(const Share& share, const StepOutput& output, const Draw& draw, std::vector<TokenEvent>& events) {
+// The first bad row of the step. What decides about each share is in `errors` and `draws` by now: should the step come out otherwise when
+// somebody runs it again, that changes nothing.
+void Engine::show_bad_step(const std::vector<Share>& shares, const StepOutput& output, const std::vector<Draw>& draws,
+                           const std::vector<std::string>& errors) {
+  StepRunner* const runner = model_->runner();
+  if (!on_bad_step || runner == nullptr || !output.error.empty()) return;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (errors[i].empty()) continue;
+    const Share& share = shares[i];
+    const std::int32_t* const bad = output.first_bad.i32() + share.first_row;
+    const std::int32_t* const first = std::find_if(bad, bad + share.rows, [](std::int32_t place) { return place != Guard::kClean; });
+    std::int64_t row = share.first_row + (first - bad);
+    const std::int32_t place = first == bad + share.rows ? Guard::kClean : *first;
+    const Batch batch = builder_.batch();
+    if (place == Guard::kClean) row = batch.sample_rows.i32()[share.first_sample + draws[i].bad_sample.value_or(0)];
+    on_bad_step({.step = stats_.steps,
+                 .request = share.sequence->number,
+                 .row = row,
+                 .position = batch.places.positions.i32()[row],
+                 .place = place,
+                 .batch = batch,
+                 .runner = *runner});
+    return;
+  }
+}
+
+void Engine::commit(const Share& share, const StepOutput& output, const Draw& draw, std::string error, std::vector<TokenEvent>& events) {
   Sequence& sequence = *share.sequence;
-  std::string error = what_is_not_finite(share, output, draw);
   if (!error.empty()) {
     events.push_back({.request = sequence.number, .finish = FinishReason::error, .error = std::move(error)});
     ++stats_.failed;

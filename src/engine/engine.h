@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/bad_step.h"
 #include "engine/batch_builder.h"
 #include "engine/kv_pool.h"
 #include "engine/mask_worker.h"
@@ -46,6 +47,7 @@ class Engine {
   std::int64_t longest_request() const { return std::min(limits_.max_context, cache_.pages() * kPageTokens); }
 
   InjectedFault inject;
+  BadStepSink on_bad_step;  // may be empty
   StepRunner& runner();
   const KvPool& cache() const { return cache_; }
 
@@ -92,7 +94,9 @@ class Engine {
   void start_masks(const std::vector<Share>& shares);
   std::vector<Draw> draw_tokens(const std::vector<Share>& shares, const StepOutput& output);
   Draw draw(const Share& share, const StepOutput& output, Sampler& sampler) const;
-  void commit(const Share& share, const StepOutput& output, const Draw& draw, std::vector<TokenEvent>& events);
+  void commit(const Share& share, const StepOutput& output, const Draw& draw, std::string error, std::vector<TokenEvent>& events);
+  void show_bad_step(const std::vector<Share>& shares, const StepOutput& output, const std::vector<Draw>& draws,
+                     const std::vector<std::string>& errors);
   std::string what_is_not_finite(const Share& share, const StepOutput& output, const Draw& draw);
   TokenEvent take_token(const Share& share, const Draw& draw);
   void measure(const StepOutput& output);

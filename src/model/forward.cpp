@@ -143,24 +143,30 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
         .guard = {.first_bad = output.first_bad, .rms = output.rms.rows(produced_by, 1).reshaped({tokens}), .place = produced_by}});
   };
 
+  ops_.place = {.layer = -1, .block = "embedding"};
   ops_(RopeAnglesArgs{.positions = batch.places.positions, .frequencies = frequencies_, .cosine = f.cosine, .sine = f.sine});
   ops_(EmbedArgs{.tokens = batch.tokens, .table = w.embed, .y = hidden});
   Tensor branch;  // [tokens, hidden]: what the last block returned, added to `hidden` by the next norm
   std::int32_t produced_by = GuardPlace::kEmbedding;
   for (std::int64_t layer = 0; layer < c.num_hidden_layers; ++layer) {
     const LayerWeights& weights = w.layers[static_cast<std::size_t>(layer)];
+    ops_.place = {.layer = layer, .block = "input_norm"};
     norm(branch, weights.input_norm, produced_by);
     f.tap("hidden", layer, hidden);
     // Blocks return tensors in scratch; the previous one was consumed by the norm, so its memory is free again.
     const Arena::Scope attention_scope(arena_);
+    f.enter("attention");
     branch = c.is_mla() ? mla_attention(f, weights, layer, normalised, c.is_sparse_attention() ? &selection : nullptr)
                         : grouped_attention(f, weights, layer, normalised);
+    f.enter("post_attention_norm");
     norm(branch, weights.post_attention_norm, GuardPlace::attention(layer));
+    f.enter("mlp");
     branch = c.mlp_kinds[static_cast<std::size_t>(layer)] == MlpKind::sparse ? moe(f, weights.moe, layer, normalised)
                                                                              : mlp(f, weights.mlp, normalised);
     f.tap("feed_forward", layer, branch);
     produced_by = GuardPlace::feed_forward(layer);
   }
+  ops_.place = {.layer = -1, .block = "head"};
   norm(branch, w.final_norm, produced_by);
   f.tap("hidden", c.num_hidden_layers, normalised);
 

@@ -82,6 +82,8 @@ struct Forward {
   // y = x w^T in new scratch memory: [rows of x, w.rows]
   Tensor linear(const Tensor& x, const Weight& w);
   Tensor linear(const Tensor& x, const Weight& w, Precision with);
+  // What runs from here on, for who looks into steps.
+  void enter(std::string_view block) { ops.place.block = block; }
   void tap(std::string_view name, std::int64_t layer, const Tensor& value) const {
     if (taps && !ops.planning()) taps(name, layer, value);
   }

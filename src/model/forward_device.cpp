@@ -36,7 +36,7 @@ StepOutput StepRunner::run_on_device(const Batch& batch) {
   const Batch on_device = step_->stage(batch);
   const std::int64_t rows = batch.tokens.dim(0);
   // What looks into a step, or changes it, is no part of what is recorded.
-  const bool plain = !taps && !ops_.observer && fault.place == Guard::kClean;
+  const bool plain = !taps && ops_.probe == nullptr && fault.place == Guard::kClean;
   const bool all_sampled = batch.sample_rows.dim(0) == rows && rows <= DeviceStep::kMaxRecordedRows;
   const bool record = graphs_ == Graphs::on && recording_failure_.empty() && plain && all_sampled;
   return step_->receive(record ? enqueue_recorded(on_device) : enqueue(on_device));

@@ -3,9 +3,9 @@
 
 #include <array>
 #include <chrono>
-#include <functional>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "base/threads.h"
@@ -15,6 +15,7 @@
 #include "ops/latent.h"
 #include "ops/linear.h"
 #include "ops/linear_experts.h"
+#include "ops/probe.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/route.h"
@@ -65,6 +66,13 @@ struct KernelLists {
 };
 // For each op its kernels, best first. The scalar reference stands last in every list (with_references), so that each op can be served.
 using Catalogue = ForEachOp<KernelLists>;
+
+template <class... Args>
+using PointersTo = std::variant<const Args*...>;
+// The arguments of a call of any op.
+using AnyArgs = ForEachOp<PointersTo>;
+using OpRun = OpRunOf<AnyArgs>;
+using Probe = ProbeOf<AnyArgs>;
 
 // Adds each op's reference as its last kernel.
 Catalogue with_references(Catalogue catalogue);
@@ -142,16 +150,15 @@ class Ops {
     } else {
       CHECK(kernel.workspace_bytes(args, pool_.threads()) <= workspace_.size_bytes(), "a step that was not planned");
       Lane lane{pool_, workspace_.data(), stream_};
-      const auto start = observer ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+      if (probe != nullptr) return run_probed(args, kernel, lane);
       kernel.run(args, lane);
-      if (!observer) return;
-      if (memory_ != nullptr) memory_->synchronise(stream_);
-      observer(Args::kName, std::chrono::steady_clock::now() - start);
     }
   }
 
-  // When set, called after each op that ran with the time it took.
-  std::function<void(std::string_view op, std::chrono::nanoseconds took)> observer;
+  // nullptr, or who is called around each op that runs.
+  Probe* probe = nullptr;
+  // Where the next ops are called from, for the probe.
+  OpPlace place;
 
   // Between these two every call is planned, not run. end_plan() makes the workspace large enough and returns the calls.
   void begin_plan();
@@ -177,6 +184,16 @@ class Ops {
       return report_missing(Args::kName, args.key(), why_unserved(catalogue_.of<Args>(), args.key(), info_, refusals_));
     workspace_needed_ = std::max(workspace_needed_, kernel.workspace_bytes(args, pool_.threads()));
     calls_.push_back({Args::kName, kernel.name, cost(args), args.key()});
+  }
+
+  template <class Args>
+  void run_probed(const Args& args, const Kernel<Args>& kernel, Lane& lane) {
+    const OpRun run{Args::kName, kernel.name, args.key(), place, &args, memory_, stream_};
+    probe->before(run);
+    const auto start = std::chrono::steady_clock::now();
+    kernel.run(args, lane);
+    if (memory_ != nullptr) memory_->synchronise(stream_);
+    probe->after(run, std::chrono::steady_clock::now() - start);
   }
 
   void report_missing(std::string_view op, const Key& key, const std::string& why);

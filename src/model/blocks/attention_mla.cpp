@@ -82,7 +82,9 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
                         .places = f.batch.places,
                         .cache = cache});
   if (selection != nullptr && c.indexer_kinds[static_cast<std::size_t>(layer)] == IndexerKind::full) {
+    f.enter("indexer");
     indexer(f, layer_weights.indexer, f.cache.index_keys[static_cast<std::size_t>(layer)], x, query_latent, *selection);
+    f.enter("attention");
   }
 
   const Tensor values = f.scratch.f32({tokens, heads, c.v_head_dim});

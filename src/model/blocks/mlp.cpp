@@ -16,10 +16,12 @@ Tensor moe(Forward& f, const MoeWeights& w, std::int64_t layer, const Tensor& x)
   const ModelConfig& c = f.config;
   const std::int64_t tokens = f.tokens();
   const std::int64_t top_k = c.num_experts_per_tok;
+  f.enter("shared_experts");
   const Tensor y = w.shared.down.rows > 0 ? mlp(f, w.shared, x) : Tensor{};  // [tokens, hidden]
   const Tensor out = w.shared.down.rows > 0 ? y : f.scratch.f32({tokens, c.hidden_size});
   const Arena::Scope scope(f.scratch);
 
+  f.enter("experts");
   // Routing decides, so it is always done in float.
   const Tensor logits = f.linear(x, w.router, Precision::exact);  // [tokens, experts]
   const Tensor weights = f.scratch.f32({tokens, top_k});
