@@ -87,7 +87,7 @@ Result<std::vector<ReferenceCase>> reference_from_itself(const VerifyOptions& op
 // Whether what was verified is what serves: with recorded steps, or why not.
 std::string device_note(const Session& session, const StepRunner& runner) {
   std::string note =
-      fmt::format("on {} ({}); {} steps recorded as CUDA graphs", session.gpu.name, session.gpu.why, runner.recorded_steps());
+      fmt::format("on {} ({}); {} steps recorded as CUDA graphs", session.device_names(), session.gpu.why, runner.recorded_steps());
   if (!runner.recording_failure().empty()) note += "; recording was given up: " + runner.recording_failure();
   return note;
 }
@@ -107,20 +107,18 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
   if (!options.dequantised) cases = TRY(read_reference(options.reference, session.model->config));
   TRY(admit_kernels(session, options.machine, console));
   const double load_s = TRY(load_weights(session, console));
-  console.note(fmt::format("{}: {} of weights in {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
-                           seconds_text(load_s)));
+  console.note(fmt::format("{}: {} of weights in {}{}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
+                           seconds_text(load_s), session.ranks_text()));
   if (options.dequantised) cases = TRY(reference_from_itself(options, session, console));
   const std::vector<std::int64_t> chunks = options.chunks.empty() ? std::vector<std::int64_t>{0, 37, 1} : options.chunks;
-  StepRunner runner(*session.model, session.weights(), session.target(), *session.pool, session.precision,
-                    limits_for(cases, chunks, session.cache_type));
-  TRY(runner.status());
+  const std::unique_ptr<StepModel> model = TRY(make_step_model(session, limits_for(cases, chunks, session.cache_type), console));
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
-    for (VerifyCase& result : verify(runner, {reference}, chunks_for(reference, chunks))) results.push_back(std::move(result));
+    for (VerifyCase& result : verify(*model, {reference}, chunks_for(reference, chunks))) results.push_back(std::move(result));
     if (!options.json) TRY(console.print(case_text(results.back())));
-    TRY(runner.status());
+    TRY(model->status());
   }
-  if (session.on_gpu()) console.note(device_note(session, runner));
+  if (session.on_gpu()) console.note(device_note(session, *model->runner()));
   TRY(console.print(options.json ? verify_json(session, options.dequantised ? "dequantised" : options.reference, results)
                                  : verdict(results) + "\n"));
   const bool passed = std::all_of(results.begin(), results.end(), [](const VerifyCase& result) { return result.passed(); });

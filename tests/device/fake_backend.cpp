@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "broken_kernel.h"
+#include "parallel/thread_communicator.h"
 #include "quant/format.h"
 
 namespace reckoner {
@@ -33,6 +34,7 @@ struct State {
   FakeGpu gpu;
   FakeCounts counts;
   std::int64_t good_steps = 0;
+  int working = 0;                                  // devices that are doing what is on a stream
   std::map<const std::byte*, std::int64_t> device;  // start and size of what is given out
   std::map<const std::byte*, std::int64_t> pinned;
 };
@@ -274,17 +276,22 @@ Status fill(int, Stream stream, std::byte* memory, std::uint8_t value, std::int6
   return {};
 }
 
+// Devices work at the same time: ranks wait for each other.
 Status synchronise(int, Stream stream) {
   auto& fake = *static_cast<FakeStream*>(stream);
   CHECK(!fake.recording, "waiting for what is being recorded");
-  const std::lock_guard lock(state().mutex);
   const std::vector<Work> queue = std::exchange(fake.queue, {});
-  // A step has many kernels, an upload one copy at a time.
-  if (queue.size() > 3 && --state().good_steps < 0) return Error{"an illegal memory access was encountered"};
-  if (queue.empty()) return {};
-  protect(PROT_READ | PROT_WRITE);
+  {
+    const std::lock_guard lock(state().mutex);
+    // A step has many kernels, an upload one copy at a time.
+    if (queue.size() > 3 && --state().good_steps < 0) return Error{"an illegal memory access was encountered"};
+    if (queue.empty()) return {};
+    ++state().working;
+    protect(PROT_READ | PROT_WRITE);
+  }
   for (const Work& work : queue) work();
-  protect(PROT_NONE);
+  const std::lock_guard lock(state().mutex);
+  if (--state().working == 0) protect(PROT_NONE);
   return {};
 }
 
@@ -313,6 +320,28 @@ Status release_graph(int, DeviceGraph graph) {
   return {};
 }
 
+Result<RankLinks> connect(const std::vector<int>& devices) {
+  RankLinks all{.links = {}, .library = "a fake of NCCL"};
+  for (std::unique_ptr<Communicator>& end : thread_communicators(static_cast<int>(devices.size())))
+    all.links.push_back(new std::shared_ptr<Communicator>(std::move(end)));
+  return all;
+}
+
+Status all_reduce(int, RankLink link, Stream stream, std::byte* values, std::int64_t count_of_values) {
+  expect_device(values, count_of_values * size_bytes(DType::f32), "all_reduce");
+  count(&FakeCounts::sums);
+  const Tensor tensor{.data = values, .dtype = DType::f32, .shape = {count_of_values}};
+  put(stream, [end = *static_cast<std::shared_ptr<Communicator>*>(link), tensor] { end->all_reduce(tensor, nullptr); });
+  return {};
+}
+
+Status disconnect(int, RankLink link) {
+  auto* const end = static_cast<std::shared_ptr<Communicator>*>(link);
+  (*end)->cancel({"disconnected"});
+  delete end;
+  return {};
+}
+
 }  // namespace
 
 const DeviceBackend* fake_backend(const FakeGpu& gpu) {
@@ -337,7 +366,10 @@ const DeviceBackend* fake_backend(const FakeGpu& gpu) {
                                   .begin_capture = begin_capture,
                                   .end_capture = end_capture,
                                   .launch = launch,
-                                  .release_graph = release_graph};
+                                  .release_graph = release_graph,
+                                  .connect = connect,
+                                  .all_reduce = all_reduce,
+                                  .disconnect = disconnect};
   backend.abi = gpu.is_other_build ? kBackendAbi + 1 : kBackendAbi;
   return &backend;
 }

@@ -146,8 +146,14 @@ bool VerifyCase::passed() const {
 }
 
 std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks) {
+  RunnerView model(runner);
+  return verify(model, cases, chunks);
+}
+
+std::vector<VerifyCase> verify(StepModel& model, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks) {
+  StepRunner& runner = *model.runner();
   CHECK(runner.limits().max_samples >= runner.limits().max_tokens);
-  SingleSequence sequence(runner);
+  SingleSequence sequence(model);
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
     VerifyCase result{.name = reference.name,

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/forward.h"
+#include "engine/step_model.h"
 
 namespace reckoner {
 
@@ -61,5 +61,7 @@ struct VerifyCase {
 // Runs every case with each chunk size (0: as large as a step may be), the cache starting empty each time. The runner's limits must
 // hold the longest case and sample every row of a step.
 std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks);
+// The same for a model with a runner behind it.
+std::vector<VerifyCase> verify(StepModel& model, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks);
 
 }  // namespace reckoner
