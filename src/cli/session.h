@@ -1,6 +1,7 @@
 // Session: a model that a command works with, and the machine as the command's options limit it.
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -31,7 +32,7 @@ struct Session {
   DeviceChoice gpu;                            // of the first rank; memory nullptr: the processor serves
   std::vector<DeviceChoice> more_gpus;         // of the other ranks
   std::vector<std::unique_ptr<Model>> shares;  // of the ranks; empty: one runs the whole model
-  std::vector<ModelWeights> gpu_weights;       // of each rank, once load_weights() has put them there
+  std::deque<ModelWeights> gpu_weights;        // of each rank, once load_weights() has put them there
   Graphs graphs = Graphs::on;                  // on a GPU
   Refusals refusals;                           // kernels that admit_kernels() found unfit
   lint::LintReport lint;                       // of headers and tensor-wide scales

@@ -52,7 +52,7 @@ TEST_P(Sums, AreThoseInTheOrderOfRanksBitByBit) {
   RankThreads threads(count);
   int round = 0;
   for (const std::int64_t size : {1, 3, 255, 256, 257, 1000, 4099}) {
-    for (int repeat = 0; repeat < 20; ++repeat, ++round) {
+    for (int repeat = 0; repeat < 8; ++repeat, ++round) {
       std::vector<std::vector<float>> values(static_cast<std::size_t>(count));
       threads.run([&](int rank) {
         std::vector<float>& own = values[static_cast<std::size_t>(rank)];
@@ -123,7 +123,7 @@ TEST(Communicator, TheFirstReasonStays) {
 
 // A meeting that was complete counts for all, also when it is closed at the same time.
 TEST(MeetingPoint, ClosingNeverPartsThoseOfAMeeting) {
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 100; ++round) {
     MeetingPoint point(3);
     Vote results[3];
     std::thread closer([&] {

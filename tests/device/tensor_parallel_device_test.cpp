@@ -99,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(, RanksOnFakes, testing::Combine(testing::Values("glm_m
                          });
 
 // Steps that are looked into are not recorded, on no rank.
-TEST(RanksOnFakes, TapsOfTheFirstRankSeeTheValuesOfTheReference) {
+TEST(RanksOnFakeGpus, TapsOfTheFirstRankSeeTheValuesOfTheReference) {
   OnFakes fakes("tests/golden/glm_moe_dsa", 2, Graphs::on);
   const auto cases = read_reference("tests/golden/glm_moe_dsa/reference.safetensors", fakes.whole->config);
   ASSERT_TRUE(cases.ok());
@@ -115,7 +115,7 @@ TEST(RanksOnFakes, TapsOfTheFirstRankSeeTheValuesOfTheReference) {
 }
 
 // Planning makes the first rank forget what it recorded; the others must not go on without it.
-TEST(RanksOnFakes, RecordTogetherAgainAfterOnePlannedAnew) {
+TEST(RanksOnFakeGpus, RecordTogetherAgainAfterOnePlannedAnew) {
   OnFakes fakes("tests/golden/glm4_moe", 2, Graphs::on);
   const auto model = fakes.model(kLimits);
   const std::vector<float> expected = logits_of(*model);
@@ -124,7 +124,7 @@ TEST(RanksOnFakes, RecordTogetherAgainAfterOnePlannedAnew) {
   EXPECT_EQ(model->runner()->recording_failure(), "");
 }
 
-TEST(RanksOnFakes, RunUnrecordedWhereRecordingFails) {
+TEST(RanksOnFakeGpus, RunUnrecordedWhereRecordingFails) {
   OnFakes fakes("tests/golden/glm4_moe", 2, Graphs::on, {.refuses_capture = true, .count = 2});
   const auto model = fakes.model(kLimits);
   logits_of(*model);
@@ -133,7 +133,7 @@ TEST(RanksOnFakes, RunUnrecordedWhereRecordingFails) {
 }
 
 // One of the two fails at some step; the other one is waiting for its part of a sum.
-TEST(RanksOnFakes, AFailedGpuEndsRequestsWithItsReason) {
+TEST(RanksOnFakeGpus, AFailedGpuEndsRequestsWithItsReason) {
   constexpr EngineLimits kEngineLimits = {.max_context = 200, .cache_tokens = 800, .max_sequences = 4, .max_step_tokens = 32};
   for (const Graphs graphs : {Graphs::off, Graphs::on}) {
     for (const std::int64_t good_steps : {0, 1, 2, 5, 6, 7, 8}) {
@@ -154,7 +154,7 @@ TEST(RanksOnFakes, AFailedGpuEndsRequestsWithItsReason) {
   }
 }
 
-TEST(RanksOnFakes, TooLittleMemoryOfOneRankIsNamed) {
+TEST(RanksOnFakeGpus, TooLittleMemoryOfOneRankIsNamed) {
   std::int64_t weights = 0;
   {
     OnFakes fakes("tests/golden/glm4_moe", 2, Graphs::off);

@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(, RankEngine, testing::Combine(testing::Values("glm_moe
                            return std::string(std::get<0>(parameter.param)) + "_among_" + std::to_string(std::get<1>(parameter.param));
                          });
 
-TEST(RankEngine, ABadRowEndsItsOwnRequestOnlyAndIsNamed) {
+TEST(RankEngineGuard, ABadRowEndsItsOwnRequestOnlyAndIsNamed) {
   HostRanks ranks("tests/golden/glm_moe_dsa", 2);
   Engine engine(ranks.model(step_limits(kLimits)), kLimits);
   engine.inject = {.request = 1, .position = 3, .place = GuardPlace::feed_forward(2)};
