@@ -4,10 +4,12 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "broken_kernel.h"
@@ -34,6 +36,7 @@ struct State {
   FakeGpu gpu;
   FakeCounts counts;
   std::int64_t good_steps = 0;
+  int graphs = 0;                                   // recorded and not released
   int working = 0;                                  // devices that are doing what is on a stream
   std::map<const std::byte*, std::int64_t> device;  // start and size of what is given out
   std::map<const std::byte*, std::int64_t> pinned;
@@ -306,6 +309,8 @@ Result<DeviceGraph> end_capture(int, Stream stream) {
   CHECK(fake.recording);
   fake.recording = false;
   count(&FakeCounts::recorded);
+  const std::lock_guard lock(state().mutex);
+  ++state().graphs;
   return static_cast<DeviceGraph>(new std::vector<Work>(std::exchange(fake.recorded, {})));
 }
 
@@ -317,6 +322,8 @@ Status launch(int, DeviceGraph graph, Stream stream) {
 
 Status release_graph(int, DeviceGraph graph) {
   delete static_cast<std::vector<Work>*>(graph);
+  const std::lock_guard lock(state().mutex);
+  --state().graphs;
   return {};
 }
 
@@ -335,9 +342,15 @@ Status all_reduce(int, RankLink link, Stream stream, std::byte* values, std::int
   return {};
 }
 
+// As NCCL does, it waits for recorded steps to go.
 Status disconnect(int, RankLink link) {
   auto* const end = static_cast<std::shared_ptr<Communicator>*>(link);
   (*end)->cancel({"disconnected"});
+  const auto are_left = [] {
+    const std::lock_guard lock(state().mutex);
+    return state().graphs > 0;
+  };
+  while (are_left()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   delete end;
   return {};
 }

@@ -50,7 +50,7 @@ struct DeviceBackend {
   Result<RankLinks> (*connect)(const std::vector<int>& devices) = nullptr;
   // Puts the sum over all ranks into `values` (float32), on the stream; every rank does the same sums in the same order. Can be recorded.
   Status (*all_reduce)(int device, RankLink link, Stream stream, std::byte* values, std::int64_t count) = nullptr;
-  // Ends a rank's link, with whatever it still does on a stream.
+  // Ends a rank's link: whatever it still does on a stream stops at once. Then waits until no recorded step that uses the link is left.
   Status (*disconnect)(int device, RankLink link) = nullptr;
 };
 

@@ -93,7 +93,7 @@ Status all_reduce_by_nccl(int device, RankLink link, Stream stream, std::byte* v
       "adding up what the ranks have");
 }
 
-// Aborting waits for no other rank, unlike destroying, and at the end of a program there is nothing left to lose.
+// Aborting waits for no other rank, unlike destroying, and at the end of a program there is nothing left to lose. It does wait for graphs.
 Status disconnect_nccl(int device, RankLink link) {
   TRY(use(device));
   return checked(library()->comm_abort(link), "ending a rank's connection");

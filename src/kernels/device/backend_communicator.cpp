@@ -1,6 +1,8 @@
 #include "kernels/device/backend_communicator.h"
 
 #include <mutex>
+#include <thread>
+#include <utility>
 
 #include "parallel/meeting_point.h"
 
@@ -14,7 +16,10 @@ class Links {
       : meeting(static_cast<int>(devices.size())), backend_(backend) {
     for (std::size_t rank = 0; rank < devices.size(); ++rank) ends_.push_back(std::make_unique<End>(devices[rank], links[rank]));
   }
-  ~Links() { disconnect(); }
+  ~Links() {
+    for (std::thread& thread : ending_) thread.join();
+    for (const std::unique_ptr<End>& end : ends_) disconnect(*end);
+  }
   Links(const Links&) = delete;
   Links& operator=(const Links&) = delete;
 
@@ -24,12 +29,12 @@ class Links {
     if (end.link == nullptr) return {};  // cancelled
     return backend_.all_reduce(end.device, end.link, stream, values.data, values.shape.elements());
   }
-  void disconnect() {
-    for (const std::unique_ptr<End>& end : ends_) {
-      const std::lock_guard lock(end->mutex);
-      if (end->link != nullptr) static_cast<void>(backend_.disconnect(end->device, end->link));
-      end->link = nullptr;
-    }
+  // Ends all links, without waiting for that: what the devices do for one stops at once, but a link goes only after the recorded steps that
+  // use it, which their runners still have.
+  void begin_to_disconnect() {
+    const std::lock_guard lock(mutex_);
+    if (!ending_.empty()) return;
+    for (const std::unique_ptr<End>& end : ends_) ending_.emplace_back([this, one = end.get()] { disconnect(*one); });
   }
 
   MeetingPoint meeting;  // on the host
@@ -41,8 +46,19 @@ class Links {
     std::mutex mutex;  // held while work is put on a stream, so that a link is not ended in between
     RankLink link;     // nullptr: ended
   };
+  void disconnect(End& end) {
+    RankLink link = nullptr;
+    {
+      const std::lock_guard lock(end.mutex);
+      link = std::exchange(end.link, nullptr);
+    }
+    if (link != nullptr) static_cast<void>(backend_.disconnect(end.device, link));
+  }
+
   const DeviceBackend& backend_;
   std::vector<std::unique_ptr<End>> ends_;
+  std::mutex mutex_;
+  std::vector<std::thread> ending_;
 };
 
 class BackendCommunicator final : public Communicator {
@@ -58,7 +74,7 @@ class BackendCommunicator final : public Communicator {
   Vote agree(Vote own) override { return links_->meeting.meet(own); }
   void cancel(Error why) override {
     links_->meeting.close(std::move(why));
-    links_->disconnect();
+    links_->begin_to_disconnect();
   }
   Status status() const override { return links_->meeting.status(); }
 
