@@ -4,7 +4,7 @@
 
 # Seconds for each fuzz target, and the tests that run under ThreadSanitizer (a regular expression on ctest's names).
 FUZZ_SECONDS ?= 30
-TSAN_TESTS ?= base|kernels|engine|server
+TSAN_TESTS ?= base|parallel|kernels|engine|server
 
 # GPU architectures that `make cuda` compiles for: 80 is for every GPU from Ampere on, the others add what only those can do.
 RECKONER_CUDA_ARCHS ?= 80;90a;120a

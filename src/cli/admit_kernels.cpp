@@ -31,7 +31,7 @@ Result<std::vector<Item>> used_items(const Session& session, const Refusals& ref
   Device device = session.target();
   device.refusals = refusals;
   const StepLimits limits = {.max_tokens = 1, .max_samples = 1, .max_context = 1024, .cache_type = session.cache_type};
-  StepRunner runner(*session.model, session.model->weights, device, *session.pool, session.precision, limits);
+  StepRunner runner(session.share(), session.share().weights, device, *session.pool, session.precision, limits);
   TRY(runner.status());
   return items_of(runner.plan(1, limits.max_context));
 }
@@ -72,9 +72,9 @@ Status admit_kernels(Session& session, const MachineOptions& options, Console& c
   const Device target = session.target();
   const AdmissionPlace place{
       .device = session.gpu.name, .info = target.info, .library = session.gpu.library, .threads = session.pool->threads()};
-  const KvLayout layout = kv_layout(session.model->config, session.precision, session.cache_type);
+  const KvLayout layout = kv_layout(session.share().config, session.precision, session.cache_type);
   const Choose choose = [&](const Refusals& refusals) { return used_items(session, refusals); };
-  const Admission found = TRY(try_kernels(place, shapes_of(session.model->config, layout), choose, options, console));
+  const Admission found = TRY(try_kernels(place, shapes_of(session.share().config, layout), choose, options, console));
   session.refusals = found.refusals;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   session.settings.push_back(setting_of(found, options.admission, seconds));

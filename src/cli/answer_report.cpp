@@ -81,6 +81,7 @@ Speed Speedometer::measure(std::int64_t prompt_tokens, const Answer& answer) {
   Cost step;
   for (const Ops::Call& call : engine_.runner().plan(1, std::min(middle, engine_.runner().limits().max_context))) step += call.cost;
   const DeviceMemory* const gpu = engine_.runner().memory();
+  if (gpu == nullptr) step.bytes *= engine_.ranks();  // all ranks read from one memory
   speed.of = gpu != nullptr ? "the GPU's memory bandwidth" : "this machine's read bandwidth";
   if (!machine_bytes_per_s_) machine_bytes_per_s_ = gpu != nullptr ? gpu->info().cuda.memory_gbs * 1e9 : measure_read_bandwidth(pool_);
   if (*machine_bytes_per_s_ <= 0) return speed;
@@ -117,7 +118,8 @@ std::string answer_json(const Session& session, Engine& engine, const RunFacts& 
                             {"precision", session.precision_name},
                             {"threads", session.pool->threads()},
                             {"context", facts.context},
-                            {"device", session.gpu.name},
+                            {"device", session.device_names()},
+                            {"ranks", session.ranks()},
                             {"kernels", json::object{{"set", session.kernels}, {"ops", kernels_json(engine, facts.context)}}},
                             {"timings", timings_json(facts, answer, speed)},
                             {"bandwidth", bandwidth_json(speed)}};

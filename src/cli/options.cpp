@@ -69,6 +69,10 @@ void add_device_options(CLI::App& app, MachineOptions& options) {
             return digits ? std::string() : fmt::format("expected auto, cpu, cuda or cuda:N, found '{}'", value);
           },
           ""));
+  accept_range(app.add_option("--tp", options.ranks,
+                              "Ranks that divide the model (tensor parallel): a GPU each,\nor parts of the processor (default: 1)")
+                   ->group("Machine"),
+               1, 64);
   accept_only(app.add_option("--cuda-graphs", options.graphs, "Record steps of a few tokens on a GPU and replay them\n(default: on)")
                   ->option_text("on|off")
                   ->group("Machine"),

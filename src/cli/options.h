@@ -21,12 +21,13 @@ struct MachineOptions {
   std::string graphs = "on";            // "on", "off"
   std::string admission = "off";        // "on", "off", "again"; commands without the option do not try kernels
   std::int64_t admission_limit_s = 30;  // for a kernel that is tried
+  std::int64_t ranks = 1;               // that divide the model (--tp)
   std::vector<std::string> accept;      // ids of lint errors to serve in spite of
 };
 // --threads, --precision, --kernels, --kv-cache-dtype and --accept; the default of --precision is what `options` says.
 void add_machine_options(CLI::App& app, MachineOptions& options);
 
-// --device, --cuda-graphs and --admission, for commands that can run on a GPU.
+// --device, --tp, --cuda-graphs and --admission, for commands that can run on a GPU.
 void add_device_options(CLI::App& app, MachineOptions& options);
 
 void add_admission_options(CLI::App& app, MachineOptions& options);

@@ -35,12 +35,10 @@ struct Run {
 
 Result<EngineLimits> choose_limits(Run& run) {
   const Model& model = *run.session.model;
-  const ContextChoice context =
-      TRY(choose_context(run.options.limits.context,
-                         {.longest = model.config.max_position_embeddings,
-                          .bytes_per_token = kv_layout(model.config, run.session.precision, run.session.cache_type).bytes_per_token(),
-                          .weight_bytes = run.session.weight_bytes(),
-                          .free_bytes = run.session.free_bytes()}));
+  const ContextChoice context = TRY(choose_context(run.options.limits.context, {.longest = model.config.max_position_embeddings,
+                                                                                .bytes_per_token = run.session.cache_bytes_per_token(),
+                                                                                .weight_bytes = run.session.weight_bytes(),
+                                                                                .free_bytes = run.session.free_bytes()}));
   run.context = context.tokens;
   run.session.settings.push_back({"context", fmt::format("{} tokens", context.tokens), "", context.why});
   run.session.settings.push_back({"prompt chunk", fmt::format("{} tokens", run.options.limits.chunk), "", ""});
@@ -88,15 +86,16 @@ Status start_engine(Run& run) {
   if (run.options.verbose) print_settings(run);
   run.load_s = TRY(load_weights(run.session, run.console));
   const Session& session = run.session;
-  run.engine = std::make_unique<Engine>(*session.model, session.weights(), session.target(), *session.pool, session.precision, limits);
-  TRY(run.engine->runner().status());
+  std::unique_ptr<StepModel> model = TRY(make_step_model(session, session.precision, step_limits(limits), run.console));
+  run.engine = std::make_unique<Engine>(std::move(model), limits);
+  TRY(run.engine->status());
   trace_bad_steps(*run.engine, session, run.options.trace_dir, run.console);
   run.speedometer = std::make_unique<Speedometer>(*run.engine, *session.pool);
   run.load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   run.console.note(fmt::format(
-      "{}: {} of weights in {}; {} kernels, {}, {}, context {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
-      seconds_text(run.load_s), session.kernels, session.precision_name,
-      session.pool->threads() == 1 ? "1 thread" : fmt::format("{} threads", session.pool->threads()), run.context));
+      "{}: {} of weights in {}{}; {} kernels, {}, {}, context {}", session.name,
+      bytes_text(static_cast<double>(session.model->weight_bytes)), seconds_text(run.load_s), session.ranks_text(), session.kernels,
+      session.precision_name, session.pool->threads() == 1 ? "1 thread" : fmt::format("{} threads", session.pool->threads()), run.context));
   return {};
 }
 

@@ -23,22 +23,21 @@ using Seconds = std::chrono::seconds;
 constexpr std::int64_t kPromptLogprobRows = 64;
 
 // As many full contexts as fit, up to four: more would rarely be used, fewer would make requests wait for each other.
-std::int64_t choose_cache(const ServeOptions& options, const Session& session, const KvLayout& layout, std::int64_t context) {
+std::int64_t choose_cache(const ServeOptions& options, const Session& session, std::int64_t context) {
   if (options.cache_tokens > 0) return std::max(options.cache_tokens, context);
   const std::int64_t free_bytes = session.free_bytes();
   if (free_bytes == 0) return context;
-  const std::int64_t room = std::max<std::int64_t>(0, free_bytes - session.weight_bytes()) / 2 / layout.bytes_per_token();
+  const std::int64_t room = std::max<std::int64_t>(0, free_bytes - session.weight_bytes()) / 2 / session.cache_bytes_per_token();
   return std::max(context, std::min(4 * context, room));
 }
 
 Result<EngineLimits> choose_limits(const ServeOptions& options, Session& session) {
   const Model& model = *session.model;
-  const KvLayout layout = kv_layout(model.config, session.precision, session.cache_type);
   const ContextChoice context = TRY(choose_context(options.limits.context, {.longest = model.config.max_position_embeddings,
-                                                                            .bytes_per_token = layout.bytes_per_token(),
+                                                                            .bytes_per_token = session.cache_bytes_per_token(),
                                                                             .weight_bytes = session.weight_bytes(),
                                                                             .free_bytes = session.free_bytes()}));
-  const std::int64_t cache = choose_cache(options, session, layout, context.tokens);
+  const std::int64_t cache = choose_cache(options, session, context.tokens);
   // Each running request needs a row of a step, and a prompt one more.
   const std::int64_t chunk = std::max(options.limits.chunk, options.max_sequences + 1);
   session.settings.push_back({"context", fmt::format("{} tokens", context.tokens), "", context.why});
@@ -124,15 +123,17 @@ Result<int> serve(const ServeOptions& options, Console& console) {
   const EngineLimits limits = TRY(choose_limits(options, session));
   TRY(admit_kernels(session, options.machine, console));
   const double load_s = TRY(load_weights(session, console));
-  auto engine = std::make_unique<Engine>(*session.model, session.weights(), session.target(), *session.pool, session.precision, limits);
-  TRY(engine->runner().status());
+  std::unique_ptr<StepModel> model = TRY(make_step_model(session, session.precision, step_limits(limits), console));
+  auto engine = std::make_unique<Engine>(std::move(model), limits);
+  TRY(engine->status());
   trace_bad_steps(*engine, session, options.trace_dir, console);
   const ServerOptions server_settings = server_options(options, session, tokenizer, engine->longest_request());
   const StopSignals signals;
   const std::unique_ptr<Server> server = TRY(Server::start(server_settings, tokenizer, std::move(engine)));
-  console.note(fmt::format("{}: {} of weights in {}; {} kernels, {}, context {}, {} requests at a time",
+  console.note(fmt::format("{}: {} of weights in {}{}; {} kernels, {}, context {}, {} requests at a time",
                            server_settings.settings.model_names.front(), bytes_text(static_cast<double>(session.model->weight_bytes)),
-                           seconds_text(load_s), session.kernels, session.precision_name, limits.max_context, limits.max_sequences));
+                           seconds_text(load_s), session.ranks_text(), session.kernels, session.precision_name, limits.max_context,
+                           limits.max_sequences));
   TRY(console.print(server->address() + "\n"));
   while (!signals.wait(std::chrono::hours(1))) {}
   drain(*server, options, signals, console);

@@ -87,7 +87,7 @@ Result<std::vector<ReferenceCase>> reference_from_itself(const VerifyOptions& op
 // Whether what was verified is what serves: with recorded steps, or why not.
 std::string device_note(const Session& session, const StepRunner& runner) {
   std::string note =
-      fmt::format("on {} ({}); {} steps recorded as CUDA graphs", session.gpu.name, session.gpu.why, runner.recorded_steps());
+      fmt::format("on {} ({}); {} steps recorded as CUDA graphs", session.device_names(), session.gpu.why, runner.recorded_steps());
   if (!runner.recording_failure().empty()) note += "; recording was given up: " + runner.recording_failure();
   return note;
 }
@@ -95,12 +95,10 @@ std::string device_note(const Session& session, const StepRunner& runner) {
 // Whether what is verified rounds on the way, so that near ties of the routers may fall either way.
 bool rounds(const Session& session) { return session.precision == Precision::fast || session.cache_type == KvCacheType::fp8; }
 
-// The same model on the same device in exact arithmetic.
-Result<std::unique_ptr<StepRunner>> exact_runner(const Session& session, StepLimits limits) {
+// The same model on the same devices in exact arithmetic.
+Result<std::unique_ptr<StepModel>> exact_model(const Session& session, StepLimits limits, Console& console) {
   limits.cache_type = KvCacheType::automatic;
-  auto exact = std::make_unique<StepRunner>(*session.model, session.weights(), session.target(), *session.pool, Precision::exact, limits);
-  TRY(exact->status());
-  return exact;
+  return make_step_model(session, Precision::exact, limits, console);
 }
 
 Result<int> verify_model(const VerifyOptions& options, Console& console) {
@@ -118,23 +116,22 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
   if (!options.dequantised) cases = TRY(read_reference(options.reference, session.model->config));
   TRY(admit_kernels(session, options.machine, console));
   const double load_s = TRY(load_weights(session, console));
-  console.note(fmt::format("{}: {} of weights in {}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
-                           seconds_text(load_s)));
+  console.note(fmt::format("{}: {} of weights in {}{}", session.name, bytes_text(static_cast<double>(session.model->weight_bytes)),
+                           seconds_text(load_s), session.ranks_text()));
   if (options.dequantised) cases = TRY(reference_from_itself(options, session, console));
   const std::vector<std::int64_t> chunks = options.chunks.empty() ? std::vector<std::int64_t>{0, 37, 1} : options.chunks;
   const StepLimits limits = limits_for(cases, chunks, session.cache_type);
-  StepRunner runner(*session.model, session.weights(), session.target(), *session.pool, session.precision, limits);
-  TRY(runner.status());
-  std::unique_ptr<StepRunner> exact;
-  if (rounds(session)) exact = TRY(exact_runner(session, limits));
+  const std::unique_ptr<StepModel> model = TRY(make_step_model(session, session.precision, limits, console));
+  std::unique_ptr<StepModel> exact;
+  if (rounds(session)) exact = TRY(exact_model(session, limits, console));
+  const TieBreaker ties = {.exact = exact.get(), .host_weights = &session.model->weights};
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
-    for (VerifyCase& result : verify(runner, {reference}, chunks_for(reference, chunks), {exact.get(), &session.model->weights}))
-      results.push_back(std::move(result));
+    for (VerifyCase& result : verify(*model, {reference}, chunks_for(reference, chunks), ties)) results.push_back(std::move(result));
     if (!options.json) TRY(console.print(case_text(results.back())));
-    TRY(runner.status());
+    TRY(model->status());
   }
-  if (session.on_gpu()) console.note(device_note(session, runner));
+  if (session.on_gpu()) console.note(device_note(session, *model->runner()));
   TRY(console.print(options.json ? verify_json(session, options.dequantised ? "dequantised" : options.reference, results)
                                  : verdict(results) + "\n"));
   const bool passed = std::all_of(results.begin(), results.end(), [](const VerifyCase& result) { return result.passed(); });

@@ -32,14 +32,16 @@ std::vector<std::int32_t> forbidden_tokens(const Sequence& sequence) {
 
 }  // namespace
 
+StepLimits step_limits(const EngineLimits& limits) {
+  return {.max_tokens = limits.max_step_tokens,
+          .max_samples = limits.max_sequences + limits.prompt_logprob_rows,
+          .max_context = limits.max_context,
+          .cache_type = limits.cache_type};
+}
+
 Engine::Engine(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
                const EngineLimits& limits)
-    : Engine(std::make_unique<RunnerModel>(model, weights, device, pool, precision,
-                                           StepLimits{.max_tokens = limits.max_step_tokens,
-                                                      .max_samples = limits.max_sequences + limits.prompt_logprob_rows,
-                                                      .max_context = limits.max_context,
-                                                      .cache_type = limits.cache_type}),
-             limits) {}
+    : Engine(std::make_unique<RunnerModel>(model, weights, device, pool, precision, step_limits(limits)), limits) {}
 
 Engine::Engine(std::unique_ptr<StepModel> model, const EngineLimits& limits)
     : limits_(limits),
@@ -48,7 +50,7 @@ Engine::Engine(std::unique_ptr<StepModel> model, const EngineLimits& limits)
       cache_(model_->cache_layout(), KvPool::pages_for(limits.cache_tokens), model_->memory()),
       tree_(cache_) {
   CHECK(limits.max_step_tokens > limits.max_sequences, "each running sequence needs a row, and a prompt one more");
-  model_->use_cache(cache_.layout());
+  model_->use_cache(cache_.layout(), cache_.pages());
 }
 
 StepRunner& Engine::runner() {
@@ -245,7 +247,8 @@ std::string Engine::what_is_not_finite(const Share& share, const StepOutput& out
 void Engine::show_bad_step(const std::vector<Share>& shares, const StepOutput& output, const std::vector<Draw>& draws,
                            const std::vector<std::string>& errors) {
   StepRunner* const runner = model_->runner();
-  if (!on_bad_step || runner == nullptr || !output.error.empty()) return;
+  // One of several ranks cannot run a step again without the others.
+  if (!on_bad_step || runner == nullptr || model_->ranks() > 1 || !output.error.empty()) return;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     if (errors[i].empty()) continue;
     const Share& share = shares[i];

@@ -19,13 +19,16 @@
 
 namespace reckoner {
 
+// What an engine with these limits asks of a step.
+StepLimits step_limits(const EngineLimits& limits);
+
 class Engine {
  public:
   // On the processor.
   Engine(const Model& model, const Catalogue& catalogue, const DeviceInfo& device, ThreadPool& pool, Precision precision,
          const EngineLimits& limits)
       : Engine(model, model.weights, {.info = device, .catalogue = catalogue}, pool, precision, limits) {}
-  // On a device, with the model's weights where it reads them. Look at runner().status() before the first step.
+  // On a device, with the model's weights where it reads them. Look at status() before the first step.
   Engine(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
          const EngineLimits& limits);
   Engine(std::unique_ptr<StepModel> model, const EngineLimits& limits);
@@ -49,6 +52,9 @@ class Engine {
   InjectedFault inject;
   BadStepSink on_bad_step;  // may be empty
   StepRunner& runner();
+  Status status() const { return model_->status(); }
+  // That run the model, each a part of it.
+  int ranks() const { return model_->ranks(); }
   const KvPool& cache() const { return cache_; }
 
  private:

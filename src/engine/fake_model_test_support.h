@@ -27,7 +27,7 @@ class FakeModel final : public StepModel {
     layout.page_bytes = kPageTokens * 8;
     return layout;
   }
-  void use_cache(const KvLayout& placed) override { view_ = placed.keys[0]; }
+  void use_cache(const KvLayout& placed, std::int64_t) override { view_ = placed.keys[0]; }
 
   StepOutput run(const Batch& batch, const Fault& fault) override {
     const std::int64_t rows = batch.tokens.dim(0);

@@ -31,6 +31,8 @@ class DeviceStep {
   void poison(const Tensor& value);
   // The value in the host's memory, valid until the next call. Waits.
   Tensor read(const Tensor& value);
+  // Memory for values of up to this size; otherwise read() takes it when it has to.
+  void reserve_taps(std::int64_t bytes) { tap_host_ = Buffer(bytes, &memory_, BufferKind::pinned); }
 
   // A step of `rows` rows, all sampled, as it was recorded.
   struct Recorded {

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "formats/model_config.h"
 #include "model/weights.h"
+#include "parallel/share.h"
 
 namespace reckoner {
 
@@ -38,6 +39,7 @@ struct WeightRule {
   std::string_view
       name;  // of the module (matrix: ".weight" and scales follow) or of the tensor (vector); {layer} and {expert} are filled in
   WeightRole role = WeightRole::norm;
+  Split split = Split::whole;  // among the ranks of a model in parts (model/share_of.h)
   Repeat repeat = Repeat::once;
   bool (*when)(const ModelConfig& config) = nullptr;  // only for such models; nullptr: for all
   Shape (*shape)(const ModelConfig& config) = nullptr;

@@ -32,6 +32,10 @@ Tensor Forward::linear(const Tensor& x, const Weight& w, Precision with) {
   return y;
 }
 
+void Forward::add_ranks(const Tensor& x) const {
+  if (ranks != nullptr && !ops.planning()) ranks->all_reduce(x, ops.stream());
+}
+
 StepRunner::StepRunner(const Model& model, const ModelWeights& weights, const Device& device, ThreadPool& pool, Precision precision,
                        const StepLimits& limits)
     : model_(model),
@@ -39,6 +43,7 @@ StepRunner::StepRunner(const Model& model, const ModelWeights& weights, const De
       precision_(precision),
       limits_(limits),
       memory_(device.memory),
+      ranks_(device.ranks),
       graphs_(device.graphs),
       ops_(device, pool),
       arena_(device.memory),
@@ -48,7 +53,11 @@ StepRunner::StepRunner(const Model& model, const ModelWeights& weights, const De
   for (std::int64_t tokens = limits.max_tokens; tokens >= 1; --tokens)
     plan_step(tokens, std::min(tokens, limits.max_samples), limits.max_context);
   arena_.reserve();
-  if (memory_ != nullptr) step_ = std::make_unique<DeviceStep>(*memory_, ops_.stream(), limits_, output_bytes());
+  if (memory_ == nullptr) return;
+  step_ = std::make_unique<DeviceStep>(*memory_, ops_.stream(), limits_, output_bytes());
+  // Memory that is taken while another rank's device waits for this one might wait for that device.
+  if (ranks_ != nullptr)
+    step_->reserve_taps(limits_.max_tokens * std::max(model_.config.hidden_size, model_.config.n_routed_experts) * size_bytes(DType::f32));
 }
 
 void StepRunner::place_frequencies(const std::vector<float>& frequencies) {
@@ -86,10 +95,13 @@ std::vector<Ops::Call> StepRunner::plan(std::int64_t tokens, std::int64_t contex
   return plan_step(tokens, 1, context);
 }
 
-StepOutput StepRunner::run(const Batch& batch) {
+StepOutput StepRunner::run(const Batch& batch, Recording recording) {
   CHECK(batch.tokens.dim(0) >= 1 && batch.tokens.dim(0) <= limits_.max_tokens);
   CHECK(batch.sample_rows.dim(0) <= limits_.max_samples);
-  return step_ == nullptr ? forward(batch, limits_.max_context) : run_on_device(batch);
+  StepOutput output = step_ == nullptr ? forward(batch, limits_.max_context) : run_on_device(batch, recording);
+  if (ranks_ == nullptr || !output.error.empty()) return output;
+  if (const Status status = ranks_->status(); !status.ok()) output.error = status.error().what;
+  return output;
 }
 
 void StepRunner::inject_fault(std::int32_t place, const Tensor& value) const {
@@ -119,11 +131,12 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
             .scratch = arena_,
             .taps = seen,
             .cache = cache_,
+            .ranks = ranks_,
             .precision = precision_,
             .max_context = max_context,
             .cosine = arena_.f32({tokens, frequencies_.dim(0)}),
             .sine = arena_.f32({tokens, frequencies_.dim(0)})};
-  const StepOutput output{.logits = arena_.f32({batch.sample_rows.dim(0), c.vocab_size}),
+  const StepOutput output{.logits = arena_.f32({batch.sample_rows.dim(0), w.lm_head.rows}),
                           .first_bad = arena_.i32({tokens}),
                           .rms = arena_.f32({GuardPlace::count(c.num_hidden_layers), tokens})};
   if (!ops_.planning()) mark_clean(output.first_bad);
@@ -158,11 +171,14 @@ StepOutput StepRunner::forward(const Batch& batch, std::int64_t max_context) {
     f.enter("attention");
     branch = c.is_mla() ? mla_attention(f, weights, layer, normalised, c.is_sparse_attention() ? &selection : nullptr)
                         : grouped_attention(f, weights, layer, normalised);
+    f.add_ranks(branch);
+    f.tap("attention", layer, branch);
     f.enter("post_attention_norm");
     norm(branch, weights.post_attention_norm, GuardPlace::attention(layer));
     f.enter("mlp");
     branch = c.mlp_kinds[static_cast<std::size_t>(layer)] == MlpKind::sparse ? moe(f, weights.moe, layer, normalised)
                                                                              : mlp(f, weights.mlp, normalised);
+    f.add_ranks(branch);
     f.tap("feed_forward", layer, branch);
     produced_by = GuardPlace::feed_forward(layer);
   }

@@ -10,6 +10,7 @@
 #include "model/device_step.h"
 #include "model/loader.h"
 #include "model/step.h"
+#include "parallel/communicator.h"
 
 namespace reckoner {
 
@@ -73,6 +74,7 @@ struct Forward {
   Arena& scratch;
   const Taps& taps;
   const KvLayout& cache;
+  Communicator* ranks;  // nullptr: there is no other
   Precision precision;
   std::int64_t max_context;
   Tensor cosine;  // [tokens, rope / 2] f32
@@ -82,6 +84,8 @@ struct Forward {
   // y = x w^T in new scratch memory: [rows of x, w.rows]
   Tensor linear(const Tensor& x, const Weight& w);
   Tensor linear(const Tensor& x, const Weight& w, Precision with);
+  // x becomes the sum of all ranks' x.
+  void add_ranks(const Tensor& x) const;
   // What runs from here on, for who looks into steps.
   void enter(std::string_view block) { ops.place.block = block; }
   void tap(std::string_view name, std::int64_t layer, const Tensor& value) const {
@@ -89,7 +93,11 @@ struct Forward {
   }
 };
 
-// Runs steps of one model on one device. Plans all memory when it is made.
+// Whether a step of a kind that came before may be recorded and replayed (Graphs). Ranks must do the same, so that one that is looked into
+// keeps the others from it.
+enum class Recording : std::uint8_t { allowed, off };
+
+// Runs steps of one model, or of a rank's share of it, on one device. Plans all memory when it is made.
 class StepRunner {
  public:
   // On the processor.
@@ -107,12 +115,17 @@ class StepRunner {
 
   // The cache that steps read and write: `layout` with its pool's address, in the device's memory.
   void use_cache(const KvLayout& layout);
-  // The batch and the output are in the host's memory.
-  StepOutput run(const Batch& batch);
+  // The batch and the output are in the host's memory. Of a share of a model the logits are those of its part of the vocabulary.
+  StepOutput run(const Batch& batch, Recording recording = Recording::allowed);
+  // Whether somebody looks into the steps: then they are not recorded.
+  bool is_watched() const { return static_cast<bool>(taps) || ops_.probe != nullptr; }
   bool records_steps() const { return graphs_ == Graphs::on && recording_failure_.empty(); }
   // Steps that are recorded so far, and why recording was given up, if it was.
   std::int64_t recorded_steps() const { return recorded_steps_; }
   const std::string& recording_failure() const { return recording_failure_; }
+  // How often a step of so many rows was a candidate for recording; and forgetting all that, with what is recorded.
+  std::int64_t recordable_steps(std::int64_t rows) const;
+  void forget_recorded();
 
   const StepLimits& limits() const { return limits_; }
   Precision precision() const { return precision_; }
@@ -132,9 +145,10 @@ class StepRunner {
  private:
   std::vector<Ops::Call> plan_step(std::int64_t tokens, std::int64_t samples, std::int64_t context);
   StepOutput forward(const Batch& batch, std::int64_t max_context);
-  StepOutput run_on_device(const Batch& batch);
+  StepOutput run_on_device(const Batch& batch, Recording recording);
   StepOutput enqueue(const Batch& on_device);
   StepOutput enqueue_recorded(const Batch& on_device);
+  bool record(DeviceStep::Recorded& recorded, const Batch& on_device);
   std::int64_t output_bytes() const;
   Taps host_taps();
   void place_frequencies(const std::vector<float>& frequencies);
@@ -146,6 +160,7 @@ class StepRunner {
   Precision precision_;
   StepLimits limits_;
   DeviceMemory* memory_;
+  Communicator* ranks_;
   Graphs graphs_;
   Ops ops_;
   Arena arena_;

@@ -272,12 +272,12 @@ void touch(const std::byte* data, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += kMemoryPage) static_cast<void>(*static_cast<const volatile std::byte*>(data + at));
 }
 
-Status read_piece(const Model& model, const ReadPiece& piece) {
-  touch(row_range(*piece.weight, piece.first_row, 1).data, piece.rows * info(piece.weight->format).row_bytes(piece.weight->cols));
-  return check_scales(model, *piece.weight, piece.first_row, piece.rows);
-}
-
 }  // namespace
+
+Status read_rows(const Model& model, const Weight& weight, std::int64_t first_row, std::int64_t rows) {
+  touch(row_range(weight, first_row, 1).data, rows * info(weight.format).row_bytes(weight.cols));
+  return check_scales(model, weight, first_row, rows);
+}
 
 Status check_scales(const Model& model, const Weight& weight, std::int64_t first_row, std::int64_t rows) {
   const Weight part = row_range(weight, first_row, rows);
@@ -285,9 +285,11 @@ Status check_scales(const Model& model, const Weight& weight, std::int64_t first
   const std::optional<BadScale> bad = info(part.format).find_bad_scale(part, 0, part.rows);
   if (!bad) return {};
   std::string name = std::string(part.name) + ".weight_scale";
-  if (model.checkpoint && model.checkpoint->find(name + "_inv") != nullptr) name += "_inv";
+  const std::optional<Checkpoint>& checkpoint = model.whole != nullptr ? model.whole->checkpoint : model.checkpoint;
+  if (checkpoint && checkpoint->find(name + "_inv") != nullptr) name += "_inv";
+  // Rows are counted in the tensor, of which a rank may have a part.
   return Error{fmt::format("{}: expected finite block scales above zero, found {} at row {}, block {}",
-                           model.checkpoint ? model.checkpoint->locate(name) : name, bad->what, first_row + bad->row, bad->block),
+                           checkpoint ? checkpoint->locate(name) : name, bad->what, part.first_row + bad->row, bad->block),
                "the file is damaged or its export went wrong (an expert without calibration?): fetch another copy or export again"};
 }
 
@@ -297,7 +299,7 @@ Status read_weights(const Model& model, ThreadPool& pool, const std::function<vo
   std::atomic<std::int64_t> done = 0;
   pool.parallel_for(static_cast<std::int64_t>(pieces.size()), [&](std::int64_t item, int thread) {
     const ReadPiece& piece = pieces[static_cast<std::size_t>(item)];
-    results[static_cast<std::size_t>(item)] = read_piece(model, piece);
+    results[static_cast<std::size_t>(item)] = read_rows(model, *piece.weight, piece.first_row, piece.rows);
     done += weight_bytes(*piece.weight) / piece.weight->rows * piece.rows;
     if (thread == 0 && progress) progress(done, model.weight_bytes);
   });

@@ -25,6 +25,9 @@ struct Model {
   ModelWeights weights;
   std::vector<std::string> notes;  // oddities that do not prevent serving
   std::int64_t weight_bytes = 0;   // of the weights in place
+  // Of a rank's share of a model: that model, which owns the bytes of what was not copied, and the names; and which rank's it is.
+  const Model* whole = nullptr;
+  Rank rank = {};
 };
 
 // Reads headers and metadata and puts every weight in place: shapes, dtypes, tensor scales, missing and unknown tensors are checked, no
@@ -34,6 +37,9 @@ Result<std::unique_ptr<Model>> open_model(const std::filesystem::path& folder);
 // Brings all weights into memory and checks every block scale, in parallel. `progress` is called now and then from the calling thread
 // with the bytes done and the bytes in all.
 Status read_weights(const Model& model, ThreadPool& pool, const std::function<void(std::int64_t done, std::int64_t total)>& progress);
+
+// The same for some rows of one weight.
+Status read_rows(const Model& model, const Weight& weight, std::int64_t first_row, std::int64_t rows);
 
 // Whether the block scales of rows [first_row, first_row + rows) can be right; the error names tensor and row. What read_weights checks.
 Status check_scales(const Model& model, const Weight& weight, std::int64_t first_row, std::int64_t rows);

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "quant/format.h"
+#include "quant/column_part.h"
 
 namespace reckoner {
 namespace {
@@ -16,12 +16,27 @@ constexpr std::int64_t kPieceBytes = 8 << 20;
 
 // A run of bytes that goes over in one copy. Of a matrix's rows, to be checked on the way, or of anything else.
 struct Piece {
-  const std::byte* from;
-  std::int64_t offset;  // in the device's memory
+  const std::byte* from;  // nullptr: columns of a matrix, which are copied together on the way
+  std::int64_t offset;    // in the device's memory
   std::int64_t bytes;
   const Weight* matrix = nullptr;  // in the checkpoint
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
+  bool is_scales = false;  // rows of the scales of columns
+
+  void read(std::byte* to) const {
+    if (from != nullptr) {
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    } else if (is_scales) {
+      copy_scales(*matrix, first_row, rows, to);
+    } else {
+      copy_data(*matrix, first_row, rows, to);
+    }
+  }
+  Status check(const Model& model) const {
+    if (matrix == nullptr || is_scales) return {};
+    return check_scales(model, matrix->part_of != nullptr ? *matrix->part_of : *matrix, first_row, rows);
+  }
 };
 
 // Where everything goes. Made twice: without memory to learn how much is needed, and with it.
@@ -42,7 +57,8 @@ class Plan {
         }
       });
     });
-    if (model.config.tie_word_embeddings) weights.lm_head = weights.embed;
+    if (model.config.tie_word_embeddings)
+      weights.lm_head = row_range(weights.embed, from.lm_head.first_row - from.embed.first_row, from.lm_head.rows);
   }
 
   ModelWeights weights;
@@ -65,6 +81,24 @@ class Plan {
     return at(offset);
   }
 
+  std::byte* put_scales_of_part(const Weight& part) {
+    const std::int64_t row_bytes = info(part.format).scale_row_bytes(part.cols);
+    const std::int64_t all = scale_rows(part);
+    const std::int64_t offset = take(all * row_bytes);
+    const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / std::max<std::int64_t>(1, row_bytes));
+    for (std::int64_t first = 0; first < all; first += step) {
+      const std::int64_t rows = std::min(step, all - first);
+      pieces.push_back({.from = nullptr,
+                        .offset = offset + first * row_bytes,
+                        .bytes = rows * row_bytes,
+                        .matrix = &part,
+                        .first_row = first,
+                        .rows = rows,
+                        .is_scales = true});
+    }
+    return at(offset);
+  }
+
   void put_vector(const Tensor& from, Tensor& to) {
     to = from;
     if (!from.empty()) to.data = put_bytes(from.data, from.bytes());
@@ -77,12 +111,16 @@ class Plan {
     const std::int64_t step = std::max<std::int64_t>(1, kPieceBytes / row_bytes);
     for (std::int64_t first = 0; first < from.rows; first += step) {
       const std::int64_t rows = std::min(step, from.rows - first);
-      pieces.push_back({.from = from.data + first * row_bytes,
+      pieces.push_back({.from = from.part_of != nullptr ? nullptr : from.data + first * row_bytes,
                         .offset = offset + first * row_bytes,
                         .bytes = rows * row_bytes,
                         .matrix = &from,
                         .first_row = first,
                         .rows = rows});
+    }
+    if (from.part_of != nullptr) {
+      to = packed_part(from, at(offset), put_scales_of_part(from));
+      return;
     }
     to = from;
     to.data = at(offset);
@@ -113,7 +151,7 @@ class Lanes {
 
   void copy(int thread, const Piece& piece, std::byte* base) {
     const auto lane = static_cast<std::size_t>(thread);
-    std::memcpy(staging_[lane].data(), piece.from, static_cast<std::size_t>(piece.bytes));
+    piece.read(staging_[lane].data());
     memory_.copy_in(streams_[lane], base + piece.offset, staging_[lane].data(), piece.bytes);
     memory_.synchronise(streams_[lane]);
   }
@@ -152,7 +190,7 @@ Result<ModelWeights> upload_weights(const Model& model, DeviceMemory& memory, Th
   std::atomic<std::int64_t> done = 0;
   pool.parallel_for(static_cast<std::int64_t>(plan.pieces.size()), [&](std::int64_t item, int thread) {
     const Piece& piece = plan.pieces[static_cast<std::size_t>(item)];
-    if (piece.matrix != nullptr) results[static_cast<std::size_t>(item)] = check_scales(model, *piece.matrix, piece.first_row, piece.rows);
+    results[static_cast<std::size_t>(item)] = piece.check(model);
     lanes.copy(thread, piece, owner.data());
     done += piece.bytes;
     if (thread == 0 && progress) progress(done, plan.bytes);

@@ -92,6 +92,8 @@ const Refusal* find_refusal(const Refusals& refusals, std::string_view op, std::
 // Whether steps of a few rows are recorded once and replayed: launching a thousand small kernels takes longer than they do.
 enum class Graphs : std::uint8_t { off, on };
 
+class Communicator;
+
 // What steps run on: the processor (no memory of its own), or a GPU. Kernels and memory belong together.
 struct Device {
   DeviceInfo info;
@@ -99,6 +101,7 @@ struct Device {
   DeviceMemory* memory = nullptr;  // outlives everything that is put there
   Graphs graphs = Graphs::off;
   Refusals refusals = {};
+  Communicator* ranks = nullptr;  // to those that run the other parts of the model; nullptr: this runs all of it
 };
 
 // The first kernel of `list` that supports `key` on `device` and is not refused; `refused` gets "name: reason" for those before it.

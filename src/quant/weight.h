@@ -23,6 +23,10 @@ struct Weight {
   float scale = 1.0f;                 // one factor for the whole tensor
   std::int64_t first_row = 0;         // of the matrix that `scales` belongs to: which of its rows is row 0 here
   std::string_view name = {};         // the checkpoint's name of the module, for messages
+  // Columns of a larger matrix that were not copied together yet (quant/column_part.h): `data` and `scales` are not there. No kernel sees
+  // such a weight.
+  const Weight* part_of = nullptr;
+  std::int64_t first_col = 0;  // of `part_of`
 };
 
 // Rows [first, first + count) of `w`.

@@ -4,13 +4,16 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "broken_kernel.h"
+#include "parallel/thread_communicator.h"
 #include "quant/format.h"
 
 namespace reckoner {
@@ -33,6 +36,8 @@ struct State {
   FakeGpu gpu;
   FakeCounts counts;
   std::int64_t good_steps = 0;
+  int graphs = 0;                                   // recorded and not released
+  int working = 0;                                  // devices that are doing what is on a stream
   std::map<const std::byte*, std::int64_t> device;  // start and size of what is given out
   std::map<const std::byte*, std::int64_t> pinned;
 };
@@ -274,17 +279,22 @@ Status fill(int, Stream stream, std::byte* memory, std::uint8_t value, std::int6
   return {};
 }
 
+// Devices work at the same time: ranks wait for each other.
 Status synchronise(int, Stream stream) {
   auto& fake = *static_cast<FakeStream*>(stream);
   CHECK(!fake.recording, "waiting for what is being recorded");
-  const std::lock_guard lock(state().mutex);
   const std::vector<Work> queue = std::exchange(fake.queue, {});
-  // A step has many kernels, an upload one copy at a time.
-  if (queue.size() > 3 && --state().good_steps < 0) return Error{"an illegal memory access was encountered"};
-  if (queue.empty()) return {};
-  protect(PROT_READ | PROT_WRITE);
+  {
+    const std::lock_guard lock(state().mutex);
+    // A step has many kernels, an upload one copy at a time.
+    if (queue.size() > 3 && --state().good_steps < 0) return Error{"an illegal memory access was encountered"};
+    if (queue.empty()) return {};
+    ++state().working;
+    protect(PROT_READ | PROT_WRITE);
+  }
   for (const Work& work : queue) work();
-  protect(PROT_NONE);
+  const std::lock_guard lock(state().mutex);
+  if (--state().working == 0) protect(PROT_NONE);
   return {};
 }
 
@@ -299,6 +309,8 @@ Result<DeviceGraph> end_capture(int, Stream stream) {
   CHECK(fake.recording);
   fake.recording = false;
   count(&FakeCounts::recorded);
+  const std::lock_guard lock(state().mutex);
+  ++state().graphs;
   return static_cast<DeviceGraph>(new std::vector<Work>(std::exchange(fake.recorded, {})));
 }
 
@@ -310,6 +322,36 @@ Status launch(int, DeviceGraph graph, Stream stream) {
 
 Status release_graph(int, DeviceGraph graph) {
   delete static_cast<std::vector<Work>*>(graph);
+  const std::lock_guard lock(state().mutex);
+  --state().graphs;
+  return {};
+}
+
+Result<RankLinks> connect(const std::vector<int>& devices) {
+  RankLinks all{.links = {}, .library = "a fake of NCCL"};
+  for (std::unique_ptr<Communicator>& end : thread_communicators(static_cast<int>(devices.size())))
+    all.links.push_back(new std::shared_ptr<Communicator>(std::move(end)));
+  return all;
+}
+
+Status all_reduce(int, RankLink link, Stream stream, std::byte* values, std::int64_t count_of_values) {
+  expect_device(values, count_of_values * size_bytes(DType::f32), "all_reduce");
+  count(&FakeCounts::sums);
+  const Tensor tensor{.data = values, .dtype = DType::f32, .shape = {count_of_values}};
+  put(stream, [end = *static_cast<std::shared_ptr<Communicator>*>(link), tensor] { end->all_reduce(tensor, nullptr); });
+  return {};
+}
+
+// As NCCL does, it waits for recorded steps to go.
+Status disconnect(int, RankLink link) {
+  auto* const end = static_cast<std::shared_ptr<Communicator>*>(link);
+  (*end)->cancel({"disconnected"});
+  const auto are_left = [] {
+    const std::lock_guard lock(state().mutex);
+    return state().graphs > 0;
+  };
+  while (are_left()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  delete end;
   return {};
 }
 
@@ -337,7 +379,10 @@ const DeviceBackend* fake_backend(const FakeGpu& gpu) {
                                   .begin_capture = begin_capture,
                                   .end_capture = end_capture,
                                   .launch = launch,
-                                  .release_graph = release_graph};
+                                  .release_graph = release_graph,
+                                  .connect = connect,
+                                  .all_reduce = all_reduce,
+                                  .disconnect = disconnect};
   backend.abi = gpu.is_other_build ? kBackendAbi + 1 : kBackendAbi;
   return &backend;
 }

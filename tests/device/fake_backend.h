@@ -26,6 +26,7 @@ struct FakeCounts {
   std::int64_t copies_out = 0;
   std::int64_t recorded = 0;
   std::int64_t replayed = 0;
+  std::int64_t sums = 0;             // over ranks, put on a stream or recorded
   std::int64_t allocated_bytes = 0;  // now
 };
 

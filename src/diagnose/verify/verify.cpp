@@ -139,7 +139,7 @@ void feed(SingleSequence& sequence, const ReferenceCase& reference, std::int64_t
 }
 
 RouterRuler measure_routers(const TieBreaker& ties, SingleSequence& sequence, const ReferenceCase& reference) {
-  StepRunner& exact = *ties.exact;
+  StepRunner& exact = *ties.exact->runner();
   RouterRuler ruler(exact.config(), *ties.host_weights);
   std::int64_t first = 0;
   exact.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
@@ -205,10 +205,16 @@ bool VerifyCase::passed() const {
   return std::all_of(runs.begin(), runs.end(), [](const VerifyRun& run) { return run.failure.empty(); });
 }
 
-std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks,
+std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks) {
+  RunnerView model(runner);
+  return verify(model, cases, chunks);
+}
+
+std::vector<VerifyCase> verify(StepModel& model, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks,
                                const TieBreaker& ties) {
+  StepRunner& runner = *model.runner();
   CHECK(runner.limits().max_samples >= runner.limits().max_tokens);
-  SingleSequence sequence(runner);
+  SingleSequence sequence(model);
   std::optional<SingleSequence> exact_sequence;
   if (ties.exact != nullptr) exact_sequence.emplace(*ties.exact);
   std::vector<VerifyCase> results;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "diagnose/verify/routing.h"
-#include "model/forward.h"
+#include "engine/step_model.h"
 
 namespace reckoner {
 
@@ -62,13 +62,15 @@ struct VerifyCase {
 };
 
 // Runs every case with each chunk size (0: as large as a step may be), the cache starting empty each time. The runner's limits must
-// hold the longest case and sample every row of a step. `exact`, a runner of the same model and limits in exact arithmetic, tells ties of
-// the routers from errors; nullptr: every position counts. `host_weights`: the model's in the host's memory.
+// hold the longest case and sample every row of a step. `exact`, the same model with the same limits in exact arithmetic, tells ties of the
+// routers from errors; nullptr: every position counts. `host_weights`: the model's in the host's memory.
 struct TieBreaker {
-  StepRunner* exact = nullptr;
+  StepModel* exact = nullptr;
   const ModelWeights* host_weights = nullptr;
 };
-std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks,
+std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks);
+// The same for a model with a runner behind it.
+std::vector<VerifyCase> verify(StepModel& model, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks,
                                const TieBreaker& ties = {});
 
 }  // namespace reckoner

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "kernels/cuda/catalogue.h"
+#include "kernels/cuda/nccl.h"
 
 namespace reckoner {
 namespace {
@@ -198,6 +199,9 @@ extern "C" __attribute__((visibility("default"))) const reckoner::DeviceBackend*
                                         .begin_capture = begin_capture,
                                         .end_capture = end_capture,
                                         .launch = launch,
-                                        .release_graph = release_graph};
+                                        .release_graph = release_graph,
+                                        .connect = connect_by_nccl,
+                                        .all_reduce = all_reduce_by_nccl,
+                                        .disconnect = disconnect_nccl};
   return &backend;
 }

@@ -3,11 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "ops/kernel.h"
 
 namespace reckoner {
+
+// One rank's end of a connection between devices.
+using RankLink = void*;
+struct RankLinks {
+  std::vector<RankLink> links;  // one a device
+  std::string library;          // what connects them: "NCCL 2.27.7"
+};
 
 // Devices are numbered from 0. Every function may be called from any thread, and makes the device the calling thread's.
 // The first failure of a call is returned and not kept; what a kernel did wrong shows at the next synchronise().
@@ -37,6 +45,13 @@ struct DeviceBackend {
   Result<DeviceGraph> (*end_capture)(int device, Stream stream) = nullptr;
   Status (*launch)(int device, DeviceGraph graph, Stream stream) = nullptr;
   Status (*release_graph)(int device, DeviceGraph graph) = nullptr;
+
+  // Connects devices, one a rank. Error: no library that does, or it cannot.
+  Result<RankLinks> (*connect)(const std::vector<int>& devices) = nullptr;
+  // Puts the sum over all ranks into `values` (float32), on the stream; every rank does the same sums in the same order. Can be recorded.
+  Status (*all_reduce)(int device, RankLink link, Stream stream, std::byte* values, std::int64_t count) = nullptr;
+  // Ends a rank's link: whatever it still does on a stream stops at once. Then waits until no recorded step that uses the link is left.
+  Status (*disconnect)(int device, RankLink link) = nullptr;
 };
 
 // The one symbol of the library: returns the table, which lives as long as the library is open.

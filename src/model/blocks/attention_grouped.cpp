@@ -53,7 +53,6 @@ Tensor grouped_attention(Forward& f, const LayerWeights& layer_weights, std::int
                           .max_context = f.max_context,
                           .y = attended});
   f.ops(LinearArgs{.x = attended.reshaped({f.tokens(), width}), .w = w.o, .y = y, .precision = f.precision});
-  f.tap("attention", layer, y);
   return y;
 }
 

@@ -92,7 +92,6 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
     attend(f, w, cache, rows_of(f, q, selection, values, first, std::min(kAttentionRows, tokens - first)));
   }
   f.ops(LinearArgs{.x = values.reshaped({tokens, heads * c.v_head_dim}), .w = w.o, .y = y, .precision = f.precision});
-  f.tap("attention", layer, y);
   return y;
 }
 

@@ -1,4 +1,5 @@
-// The blocks of a decoder layer: straight code over ops. Shapes stand beside every tensor.
+// The blocks of a decoder layer: straight code over ops. Shapes stand beside every tensor. Where ranks share the model, what attention and
+// the feed-forward part return is this rank's part of a sum; StepRunner adds the parts up.
 #pragma once
 
 #include "model/forward.h"
