@@ -18,7 +18,7 @@ void run_latent(const AttendLatentArgs& args, Lane& lane) {
 }  // namespace
 
 std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels() {
-  return {{"attend_latent.mma.cuda", supports_any, latent_workspace, run_latent}, attend_latent_generic()};
+  return {{"attend_latent.mma.cuda", supports_any<kPortableSharedBytes>, latent_workspace, run_latent}, attend_latent_generic()};
 }
 std::vector<Kernel<AttendGroupedArgs>> attend_grouped_kernels() { return {attend_grouped_generic()}; }
 std::vector<Kernel<IndexSelectArgs>> index_select_kernels() { return {index_select_generic()}; }

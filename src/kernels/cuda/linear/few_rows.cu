@@ -269,6 +269,14 @@ void launch_linear(const LinearArgs& args, const void* x, std::int64_t more_shar
 
 bool fits_few_rows(const Weight& w) { return has_chunks(w.format) && w.cols % kColumnsMultiple == 0; }
 
+std::int64_t few_rows_shared_bytes(const Key& key) {
+  std::int64_t bytes = 0;
+  for_chunk_format(key.format, [&]<QuantFormat kFormat>() {
+    bytes = sizeof(SharedRows<Chunk<kFormat>, 8>) + (key.precision == Precision::fast ? kMostHereBytes : sizeof(ExpertTile));
+  });
+  return bytes;
+}
+
 std::int64_t linear_few_workspace(const LinearArgs& args) {
   if (args.precision == Precision::exact) return 0;
   return std::min(args.x.dim(0), part_tokens(args.w.cols)) * args.w.cols * 2;

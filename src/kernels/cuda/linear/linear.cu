@@ -8,7 +8,7 @@ namespace {
 
 Support supports_mma(const Key& key, const DeviceInfo& device) {
   if (!has_chunks(key.format)) return {.yes = false, .reason = "has no tensor core operands for this format"};
-  return supports_portable(device);
+  return supports_portable(device, std::max(few_rows_shared_bytes(key), many_rows_shared_bytes(key)));
 }
 
 // From here on reading the weight anew for every eight tokens takes longer than tiles of 128 that are not full.

@@ -160,6 +160,6 @@ void run_route(const RouteArgs& args, Lane& lane) {
 
 }  // namespace
 
-std::vector<Kernel<RouteArgs>> route_kernels() { return {{"route.cuda", supports_any, route_workspace, run_route}}; }
+std::vector<Kernel<RouteArgs>> route_kernels() { return {{"route.cuda", supports_any<kPlainSharedBytes>, route_workspace, run_route}}; }
 
 }  // namespace reckoner::cuda
