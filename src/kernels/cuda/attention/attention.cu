@@ -21,6 +21,6 @@ std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels() {
   return {{"attend_latent.mma.cuda", supports_any<kPortableSharedBytes>, latent_workspace, run_latent}, attend_latent_generic()};
 }
 std::vector<Kernel<AttendGroupedArgs>> attend_grouped_kernels() { return {attend_grouped_generic()}; }
-std::vector<Kernel<IndexSelectArgs>> index_select_kernels() { return {index_select_generic()}; }
+std::vector<Kernel<IndexSelectArgs>> index_select_kernels() { return {index_select_split(), index_select_generic()}; }
 
 }  // namespace reckoner::cuda
