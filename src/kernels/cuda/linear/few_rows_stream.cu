@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kRows = 16;  // of the weight, a tile
 constexpr std::int64_t kColumnsMultiple = 128;
-// Activations that a block rounds for itself, which saves a launch.
-constexpr std::int64_t kMostHereBytes = 24 << 10;
+// Activations that a block rounds for itself, which saves a launch: as many as fit beside its chunks.
+constexpr std::int64_t most_here_bytes(QuantFormat format) { return format == QuantFormat::nvfp4 ? 32 << 10 : 24 << 10; }
 constexpr std::int64_t kMostTilesEach = 8;  // of a group, one after the other
 
 // Chunks that a warp has under way, and blocks of eight warps that fit a multiprocessor's shared memory.
@@ -246,7 +246,7 @@ std::int64_t here_bytes(const LinearExpertsArgs& args) {
 }
 template <class Args>
 bool rounds_here(const Args& args) {
-  return here_bytes(args) <= kMostHereBytes;
+  return here_bytes(args) <= most_here_bytes(args.key().format);
 }
 
 int multiprocessors() {
@@ -274,7 +274,7 @@ constexpr std::int64_t kSharedBytes = sizeof(StreamShared<kFormat, kWarps, kShar
 
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 void launch_linear(const LinearArgs& args, const void* x, Lane& lane) {
-  static_assert(kSharedBytes<kFormat, kWarps, kShare> + kMostHereBytes <= kPortableSharedBytes);
+  static_assert(kSharedBytes<kFormat, kWarps, kShare> + most_here_bytes(kFormat) <= kPortableSharedBytes);
   constexpr int kGroups = kWarps / kShare;
   const std::int64_t tokens = args.x.dim(0), tiles = blocks_for(args.w.rows, kRows), token_tiles = blocks_for(tokens, kTokens);
   const std::int64_t shared = kSharedBytes<kFormat, kWarps, kShare> + (kSource == Tokens::rounded_here ? here_bytes(args) : 0);
@@ -287,7 +287,7 @@ void launch_linear(const LinearArgs& args, const void* x, Lane& lane) {
 
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 void launch_experts(const LinearExpertsArgs& args, const void* x, Lane& lane) {
-  static_assert(kSharedBytes<kFormat, kWarps, kShare> + kMostHereBytes + 16 <= kPortableSharedBytes);
+  static_assert(kSharedBytes<kFormat, kWarps, kShare> + most_here_bytes(kFormat) + 16 <= kPortableSharedBytes);
   constexpr int kGroups = kWarps / kShare;
   const DeviceExperts experts = device_experts(args.experts);
   const std::int64_t tiles = blocks_for(experts.first.rows, kRows), slot_tiles = most_expert_tiles(args.y.dim(0), experts.count, kTokens);
@@ -305,7 +305,8 @@ bool fits_stream(const Weight& w) { return has_chunks(w.format) && w.cols % kCol
 
 std::int64_t stream_shared_bytes(QuantFormat format) {
   std::int64_t bytes = 0;
-  for_chunk_format(format, [&]<QuantFormat kFormat>() { bytes = kSharedBytes<kFormat, 8, 8> + kMostHereBytes + sizeof(ExpertTile); });
+  for_chunk_format(format,
+                   [&]<QuantFormat kFormat>() { bytes = kSharedBytes<kFormat, 8, 8> + most_here_bytes(kFormat) + sizeof(ExpertTile); });
   return bytes;
 }
 
