@@ -12,7 +12,8 @@ constexpr int kEach = kSelectChunk / kThreads;  // neighbouring scores: one load
 static_assert(kEach == 4);
 
 constexpr int kLargeThreads = 1024;
-constexpr std::int64_t kOneBlock = 16 * kLargeThreads;
+constexpr int kLargeEach = 8;
+constexpr std::int64_t kOneBlock = kLargeEach * kLargeThreads;
 
 // ---- what both ways share ----
 
@@ -27,14 +28,9 @@ __device__ int sum_before(int value, int* of_warp, int& total) {
   }
   if (lane == 31) of_warp[warp] = sum;
   __syncthreads();
-  int before = sum - value;
-  total = 0;
-#pragma unroll
-  for (int w = 0; w < kBlock / 32; ++w) {
-    if (w < warp) before += of_warp[w];
-    total += of_warp[w];
-  }
-  return before;
+  const int of_lane = lane < kBlock / 32 ? of_warp[lane] : 0;
+  total = __reduce_add_sync(kAllLanes, of_lane);
+  return sum - value + __reduce_add_sync(kAllLanes, lane < warp ? of_lane : 0);
 }
 
 struct SharedReached {
@@ -223,17 +219,16 @@ __global__ void __launch_bounds__(kThreads, 4) emit_kernel(Selecting args) {
 
 // ---- one block ----
 
-template <int kCount>
 __global__ void __launch_bounds__(kLargeThreads) select_one_block_kernel(Selecting args) {
   __shared__ std::int32_t histogram[kSecondDigits];
   __shared__ SharedReached shared;
   const std::int64_t token = blockIdx.x;
-  const int thread = static_cast<int>(threadIdx.x), first = thread * kCount;
+  const int thread = static_cast<int>(threadIdx.x), first = thread * kLargeEach;
   const int context = args.positions[token] + 1;
   if (context <= args.top_k) return select_all(args, token, 0, context, context);
-  std::uint32_t orders[kCount];
+  std::uint32_t orders[kLargeEach];
 #pragma unroll
-  for (int i = 0; i < kCount; i += kEach) {
+  for (int i = 0; i < kLargeEach; i += kEach) {
     std::uint32_t four[kEach] = {};
     if (first + i < context) load_orders(args.orders + token * args.stride + first + i, four);
 #pragma unroll
@@ -242,7 +237,7 @@ __global__ void __launch_bounds__(kLargeThreads) select_one_block_kernel(Selecti
   for (int i = thread; i < kSecondDigits; i += kLargeThreads) histogram[i] = 0;
   const Reached one = find_digit<kLargeThreads, kFirstDigits>(args.digits + token * kAllDigits, args.top_k, shared);
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
+  for (int i = 0; i < kLargeEach; ++i) {
     if (first + i < context && orders[i] >> kFirstShift == one.digits)
       atomicAdd(&histogram[orders[i] >> kSecondShift & (kSecondDigits - 1)], 1);
   }
@@ -252,7 +247,7 @@ __global__ void __launch_bounds__(kLargeThreads) select_one_block_kernel(Selecti
   for (int i = thread; i < kThirdDigits; i += kLargeThreads) histogram[i] = 0;
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
+  for (int i = 0; i < kLargeEach; ++i) {
     if (first + i < context && orders[i] >> kSecondShift == two.digits) atomicAdd(&histogram[orders[i] & (kThirdDigits - 1)], 1);
   }
   __syncthreads();
@@ -271,10 +266,8 @@ void select_split(const Selecting& selecting, std::int64_t tokens, std::int64_t 
   const dim3 grid(blocks_for(max_context, kSelectChunk), rows);
   if (max_context <= selecting.top_k) {
     emit_kernel<<<grid, kThreads, 0, stream>>>(selecting);
-  } else if (max_context <= kOneBlock / 2) {
-    select_one_block_kernel<8><<<rows, kLargeThreads, 0, stream>>>(selecting);
   } else if (max_context <= kOneBlock) {
-    select_one_block_kernel<16><<<rows, kLargeThreads, 0, stream>>>(selecting);
+    select_one_block_kernel<<<rows, kLargeThreads, 0, stream>>>(selecting);
   } else {
     second_digit_kernel<<<grid, kThreads, 0, stream>>>(selecting);
     third_digit_kernel<<<grid, kThreads, 0, stream>>>(selecting);
