@@ -21,7 +21,7 @@ struct LatentShape {
 };
 
 template <QuantFormat kFormat>
-__global__ void __launch_bounds__(kThreads) latent_query_spread_kernel(DeviceWeight w, const float* q, float* y, LatentShape shape) {
+__global__ void __launch_bounds__(kThreads, 2) latent_query_spread_kernel(DeviceWeight w, const float* q, float* y, LatentShape shape) {
   __shared__ float partial[kWarps][kTokens][kColumns];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int piece = thread % kPieces, slice = thread / kPieces;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kMostExperts = 512;
 constexpr int kMostTopK = 32;
-constexpr int kFewTokens = 32, kFewChoices = 512;  // of one block
+constexpr int kFewTokens = 16, kFewChoices = 512;  // of one block
 constexpr int kWarps = 8;                          // a block, of many
 
 struct Routing {
