@@ -1,6 +1,9 @@
-// Times the CUDA kernels at the sizes of GLM-5, with random weights, next to the device's own ceilings. Each line: op, shape, time, what
-// bounds it, and the share of that bound that was reached. Every measurement is a CUDA graph of several calls on rotating weights (more
-// than the cache holds), replayed; the median counts.
+// cuda_bench [--rank] [--all-candidates] [PART OF A LINE]
+//
+// Times the CUDA kernels at the sizes of GLM-5 (--rank: of one of eight ranks), with random weights, next to the device's own ceilings.
+// Each line: op, shape, kernel (--all-candidates: also those that would not be chosen), time, what bounds it, and the share of that bound
+// that was reached. Every measurement is a CUDA graph of several calls on rotating weights (more than the cache holds), replayed; the
+// median counts.
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 
@@ -10,6 +13,7 @@
 #include <functional>
 #include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -89,6 +93,7 @@ struct Bench {
   double bytes_a_second = 0;
   double multiply_adds_a_second = 0;
   std::string only;
+  bool all_candidates = false;
 };
 
 // Seconds that one of `calls` calls takes.
@@ -122,21 +127,41 @@ double time_of(Bench& bench, int calls, const std::function<void(int)>& call) {
   return static_cast<double>(took[took.size() / 2]) / 1e3 / calls;
 }
 
-// Times the op with each of `variants` in turn; `bytes` and `multiply_adds` are what one call must move and do at least.
+// What one call must move and do at least.
+struct Least {
+  double bytes, multiply_adds;
+};
+
 template <class Args>
-void measure(Bench& bench, const std::string& shape, Memory& memory, const std::vector<Args>& variants, double bytes,
-             double multiply_adds) {
-  if ((std::string(Args::kName) + " " + shape).find(bench.only) == std::string::npos) return;
-  const Kernel<Args>* kernel = choose_kernel(bench.catalogue.of<Args>(), variants.front().key(), bench.device);
-  CHECK(kernel != nullptr, Args::kName);
-  Lane lane{bench.pool, memory.take(kernel->workspace_bytes(variants.front(), 1)), bench.stream};
+void measure_kernel(Bench& bench, const Kernel<Args>& kernel, const std::string& shape, const std::vector<Args>& variants,
+                    const Least& least) {
+  Memory memory;
+  Lane lane{bench.pool, memory.take(kernel.workspace_bytes(variants.front(), 1)), bench.stream};
+  const auto call = [&](int i) { kernel.run(variants[static_cast<std::size_t>(i) % variants.size()], lane); };
   const int calls = std::max(static_cast<int>(variants.size()), 8);
-  const double seconds = time_of(bench, calls, [&](int i) { kernel->run(variants[static_cast<std::size_t>(i) % variants.size()], lane); });
-  const double by_bytes = bytes / bench.bytes_a_second, by_work = multiply_adds / bench.multiply_adds_a_second;
-  std::printf("%-16s %-46s %10.2f us  %7.0f GB/s %6.1f TFLOP/s  bound %-9s %8.2f us  %5.1f %%\n", Args::kName.data(), shape.c_str(),
-              seconds * 1e6, bytes / seconds * 1e-9, 2e-12 * multiply_adds / seconds, by_bytes > by_work ? "bandwidth" : "matrix",
-              std::max(by_bytes, by_work) * 1e6, 100 * std::max(by_bytes, by_work) / seconds);
+  const double seconds = time_of(bench, calls, call);
+  const double by_bytes = least.bytes / bench.bytes_a_second, by_work = least.multiply_adds / bench.multiply_adds_a_second;
+  std::printf("%-15s %-38s %-26s %9.2f us %6.0f GB/s %6.1f TFLOP/s  %-9s %8.2f us %5.1f %%\n", Args::kName.data(), shape.c_str(),
+              kernel.name.data(), seconds * 1e6, least.bytes / seconds * 1e-9, 2e-12 * least.multiply_adds / seconds,
+              by_bytes > by_work ? "bandwidth" : "matrix", std::max(by_bytes, by_work) * 1e6, 100 * std::max(by_bytes, by_work) / seconds);
   std::fflush(stdout);
+}
+
+// Times the op with each of `variants` in turn: the kernel that serves, or every one that could. Generic ones are left out where they would
+// take long.
+template <class Args>
+void measure(Bench& bench, const std::string& shape, const std::vector<Args>& variants, const Least& least) {
+  if ((std::string(Args::kName) + " " + shape).find(bench.only) == std::string::npos) return;
+  const Args& args = variants.front();
+  const std::vector<Kernel<Args>>& list = bench.catalogue.of<Args>();
+  const Kernel<Args>* const serving = choose_kernel(list, args.key(), bench.device);
+  CHECK(serving != nullptr, Args::kName);
+  for (const Kernel<Args>& kernel : list) {
+    const bool is_generic = list.size() > 1 && &kernel == &list.back();
+    const bool is_long = least.bytes > 1e8 || least.multiply_adds > 1e10;
+    const bool wanted = bench.all_candidates && kernel.supports(args.key(), bench.device).yes && !(is_generic && is_long);
+    if (&kernel == serving || wanted) measure_kernel(bench, kernel, shape, variants, least);
+  }
 }
 
 // ---- ceilings ----
@@ -201,7 +226,7 @@ void bench_linear(Bench& bench, QuantFormat format, std::int64_t rows, std::int6
     const Tensor x = memory.floats({count, cols}), y = memory.floats({count, rows});
     for (const Weight& w : weights) variants.push_back({.x = x, .w = w, .y = y, .precision = precision});
     const Cost cost_of = cost(variants.front());
-    measure(bench, describe(count, format, rows, cols, precision), memory, variants, cost_of.bytes, cost_of.multiply_adds);
+    measure(bench, describe(count, format, rows, cols, precision), variants, {cost_of.bytes, cost_of.multiply_adds});
   }
 }
 
@@ -242,7 +267,7 @@ void bench_experts(Bench& bench, QuantFormat format, std::int64_t rows, std::int
                           .precision = precision});
     }
     const double bytes = touched * static_cast<double>(weight_bytes(experts.front())) + static_cast<double>(x.bytes() + y.bytes());
-    measure(bench, describe(count, format, rows, cols, precision), memory, variants, bytes, static_cast<double>(slots * rows * cols));
+    measure(bench, describe(count, format, rows, cols, precision), variants, {bytes, static_cast<double>(slots * rows * cols)});
   }
 }
 
@@ -292,11 +317,12 @@ void bench_attend(Bench& bench, std::int64_t tokens, std::int64_t context, std::
   if (top_k > 0) args.selection = {.counts = memory.ints({tokens}, counts), .positions = memory.ints({tokens, top_k}, selected)};
   const std::int64_t attended = top_k > 0 ? top_k : context;
   const double rows = static_cast<double>(tokens <= 16 ? tokens * attended : std::min(tokens * attended, context));
-  measure(bench,
-          std::to_string(tokens) + " tokens, " + std::to_string(heads) + " heads, " + std::to_string(attended) + " keys of " +
-              std::to_string(context),
-          memory, std::vector<AttendLatentArgs>{args}, rows * 1152 + static_cast<double>(args.q.bytes() + args.y.bytes()),
-          static_cast<double>(tokens * attended * heads) * (576 + 512));
+  measure(
+      bench,
+      std::to_string(tokens) + " tokens, " + std::to_string(heads) + " heads, " + std::to_string(attended) + " keys of " +
+          std::to_string(context),
+      std::vector<AttendLatentArgs>{args},
+      {rows * 1152 + static_cast<double>(args.q.bytes() + args.y.bytes()), static_cast<double>(tokens * attended * heads) * (576 + 512)});
 }
 
 void bench_index(Bench& bench, std::int64_t tokens, std::int64_t context) {
@@ -310,47 +336,76 @@ void bench_index(Bench& bench, std::int64_t tokens, std::int64_t context) {
                              .max_context = context,
                              .selection = {.counts = memory.ints({tokens}, {}), .positions = memory.ints({tokens, 2048}, {})}};
   const double sequences = tokens <= 16 ? static_cast<double>(tokens) : 1;
-  measure(bench, std::to_string(tokens) + " tokens, context " + std::to_string(context), memory, std::vector<IndexSelectArgs>{args},
-          sequences * static_cast<double>(context) * 256, static_cast<double>(tokens * context) * 32 * 128);
+  measure(bench, std::to_string(tokens) + " tokens, context " + std::to_string(context), std::vector<IndexSelectArgs>{args},
+          {sequences * static_cast<double>(context) * 256, static_cast<double>(tokens * context) * 32 * 128});
 }
 
-void bench_rows(Bench& bench, std::int64_t tokens) {
+// Of `width` columns, with `heads` of MLA and experts of `inner` columns.
+void bench_rows(Bench& bench, std::int64_t tokens, std::int64_t heads = 64, std::int64_t inner = 2048) {
+  constexpr std::int64_t kWidth = 6144, kTopK = 8;
   Memory memory;
-  const Tensor x = memory.floats({tokens, 6144}), add = memory.floats({tokens, 6144}), y = memory.floats({tokens, 6144});
+  const std::string count = std::to_string(tokens);
+  const Tensor x = memory.floats({tokens, kWidth}), add = memory.floats({tokens, kWidth}), y = memory.floats({tokens, kWidth});
   const RmsNormArgs norm{.x = x,
                          .add = add,
-                         .weight = memory.floats({6144}),
+                         .weight = memory.floats({kWidth}),
                          .epsilon = 1e-5f,
                          .y = y,
                          .guard = {.first_bad = memory.ints({tokens}, {}), .rms = {}, .place = 1}};
-  measure(bench, std::to_string(tokens) + " x 6144", memory, std::vector<RmsNormArgs>{norm}, cost(norm).bytes, 0);
+  measure(bench, count + " x 6144", std::vector<RmsNormArgs>{norm}, {cost(norm).bytes, 0});
+  std::vector<std::int32_t> slots(static_cast<std::size_t>(tokens * kTopK));
+  std::iota(slots.begin(), slots.end(), 0);
   const RouteArgs route{.logits = memory.floats({tokens, 256}),
                         .bias = memory.floats({256}),
                         .scale = 2.5f,
-                        .weights = memory.floats({tokens, 8}),
-                        .slot_of = memory.ints({tokens, 8}, {}),
-                        .slots = {.begin = memory.ints({257}, {}), .tokens = memory.ints({tokens * 8}, {})}};
-  measure(bench, std::to_string(tokens) + " x 256", memory, std::vector<RouteArgs>{route}, cost(route).bytes, 0);
+                        .weights = memory.floats({tokens, kTopK}),
+                        .slot_of = memory.ints({tokens, kTopK}, slots),
+                        .slots = {.begin = memory.ints({257}, {}), .tokens = memory.ints({tokens * kTopK}, {})}};
+  measure(bench, count + " x 256", std::vector<RouteArgs>{route}, {cost(route).bytes, 0});
   const CombineArgs combine{
-      .rows = memory.floats({tokens * 8, 6144}), .weights = route.weights, .slot_of = route.slot_of, .shared = x, .y = y};
-  measure(bench, std::to_string(tokens) + " x 8 x 6144", memory, std::vector<CombineArgs>{combine}, cost(combine).bytes, 0);
-  const SiluMulArgs silu{
-      .gate = memory.floats({tokens * 8, 2048}), .up = memory.floats({tokens * 8, 2048}), .y = memory.floats({tokens * 8, 2048})};
-  measure(bench, std::to_string(tokens * 8) + " x 2048", memory, std::vector<SiluMulArgs>{silu}, cost(silu).bytes, 0);
-  const LatentQueryArgs query{.q = memory.floats({tokens, 64, 256}),
-                              .kv_b = memory.weight(QuantFormat::bf16, 64 * 448, 512),
+      .rows = memory.floats({tokens * kTopK, kWidth}), .weights = route.weights, .slot_of = route.slot_of, .shared = x, .y = y};
+  measure(bench, count + " x 8 x 6144", std::vector<CombineArgs>{combine}, {cost(combine).bytes, 0});
+  const Shape gated{tokens * kTopK, inner};
+  const SiluMulArgs silu{.gate = memory.floats(gated), .up = memory.floats(gated), .y = memory.floats(gated)};
+  measure(bench, gated.to_string(), std::vector<SiluMulArgs>{silu}, {cost(silu).bytes, 0});
+  const std::string of_heads = count + " x " + std::to_string(heads) + " heads";
+  const LatentQueryArgs query{.q = memory.floats({tokens, heads, 256}),
+                              .kv_b = memory.weight(QuantFormat::bf16, heads * 448, 512),
                               .nope = 192,
-                              .y = memory.floats({tokens, 64, 576}),
+                              .y = memory.floats({tokens, heads, 576}),
                               .precision = Precision::fast};
-  measure(bench, std::to_string(tokens) + " x 64 heads", memory, std::vector<LatentQueryArgs>{query}, cost(query).bytes,
-          cost(query).multiply_adds);
-  const LatentValueArgs value{.x = memory.floats({tokens, 64, 512}),
+  measure(bench, of_heads, std::vector<LatentQueryArgs>{query}, {cost(query).bytes, cost(query).multiply_adds});
+  const LatentValueArgs value{.x = memory.floats({tokens, heads, 512}),
                               .kv_b = query.kv_b,
                               .nope = 192,
-                              .y = memory.floats({tokens, 64, 256}),
+                              .y = memory.floats({tokens, heads, 256}),
                               .precision = Precision::fast};
-  measure(bench, std::to_string(tokens) + " x 64 heads", memory, std::vector<LatentValueArgs>{value}, cost(value).bytes,
-          cost(value).multiply_adds);
+  measure(bench, of_heads, std::vector<LatentValueArgs>{value}, {cost(value).bytes, cost(value).multiply_adds});
+}
+
+// What one of eight ranks does in a step: its 8 heads, its 256 columns of each expert, all of the indexer.
+void run_rank(Bench& bench) {
+  using F = QuantFormat;
+  using Rows = LinearExpertsArgs::Rows;
+  const std::vector<std::int64_t> batches = {1, 8, 64, 128};
+  for (const std::int64_t context : {2048, 8192, 65536, 131072}) {
+    for (const std::int64_t tokens : {1, 8}) bench_index(bench, tokens, context);
+    if (context > 2048) bench_attend(bench, 1, context, 2048, 8);
+  }
+  for (const std::int64_t tokens : {64, 128}) bench_index(bench, tokens, 8192);
+  for (const std::int64_t tokens : {8, 64, 128}) bench_attend(bench, tokens, 8192, 2048, 8);
+  for (const std::int64_t tokens : {1, 8, 128}) bench_rows(bench, tokens, 8, 256);
+  bench_experts(bench, F::nvfp4, 256, 6144, Rows::by_token, batches);
+  bench_experts(bench, F::nvfp4, 6144, 256, Rows::by_slot, batches);
+  for (const F format : {F::nvfp4, F::bf16}) {
+    bench_linear(bench, format, 2048, 6144, {1, 8});  // q_a
+    bench_linear(bench, format, 576, 6144, {1, 8});   // kv_a
+    bench_linear(bench, format, 2048, 2048, {1, 8});  // q_b
+    bench_linear(bench, format, 4096, 2048, {1, 8});  // the indexer's queries
+    bench_linear(bench, format, 6144, 2048, {1, 8});  // o
+    bench_linear(bench, format, 256, 6144, {1, 8});   // the router, the shared expert
+    bench_linear(bench, format, 6144, 256, {1, 8});   // the shared expert's way down
+  }
 }
 
 void run_all(Bench& bench) {
@@ -380,7 +435,16 @@ int main_of(int count, char** arguments) {
     return 0;
   }
   Bench bench;
-  if (count > 1) bench.only = arguments[1];
+  bool rank = false;
+  for (const std::string_view argument : std::span(arguments + 1, static_cast<std::size_t>(count) - 1)) {
+    if (argument == "--all-candidates") {
+      bench.all_candidates = true;
+    } else if (argument == "--rank") {
+      rank = true;
+    } else {
+      bench.only = argument;
+    }
+  }
   bench.device.name = properties.name;
   bench.device.cuda = {.major = properties.major,
                        .minor = properties.minor,
@@ -392,7 +456,11 @@ int main_of(int count, char** arguments) {
   bench.multiply_adds_a_second = measured > 0 ? measured : 400e12;
   std::printf("%s: copy %.0f GB/s (read + written), BF16 matrix product %.0f TFLOP/s%s\n", properties.name, bench.bytes_a_second * 1e-9,
               2e-12 * bench.multiply_adds_a_second, measured > 0 ? "" : " (assumed: libcublas.so.13 is not here)");
-  run_all(bench);
+  if (rank) {
+    run_rank(bench);
+  } else {
+    run_all(bench);
+  }
   return 0;
 }
 

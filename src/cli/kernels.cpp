@@ -28,7 +28,8 @@ constexpr const char* kDescription =
     "Says which kernel serves each op, weight format and precision on this machine or on hardware that\n"
     "is only described, and why the ones that would come before it do not. No GPU is needed, but for a\n"
     "GPU's kernels the CUDA backend (make cuda). With --admit each is compared with its reference on this\n"
-    "machine, and the column says its largest error, 1 being what is allowed. Exit status 0 only if\n"
+    "machine, and the column says its largest error, 1 being what is allowed. For a GPU the most shared\n"
+    "memory that a block of the kernel takes stands beside what the GPU has. Exit status 0 only if\n"
     "everything is served.";
 
 constexpr const char* kExamples =
@@ -65,14 +66,17 @@ std::string admission_text(const Served& served, const std::vector<admission::Ou
   return served.kernel == kNoKernel ? "" : !tried ? "reference" : worst == 0 ? "passed, exactly" : fmt::format("passed, {:.2f}", worst);
 }
 
-// `outcomes`: of admission; nullptr leaves the column out.
-std::string table(const std::vector<Served>& all, const std::vector<admission::Outcome>* outcomes) {
-  const auto column = [&](const std::string& text) { return outcomes == nullptr ? "" : fmt::format("{:<17} ", text); };
-  std::string text = fmt::format("{:<17} {:<10} {:<34} {}{}\n", "op", "precision", "kernel", column("admission"), "weights");
+// `outcomes`: of admission; nullptr leaves the column out. The column of shared memory is a GPU's.
+std::string table(const std::vector<Served>& all, const DeviceInfo& device, const std::vector<admission::Outcome>* outcomes) {
+  const auto passed = [&](const std::string& text) { return outcomes == nullptr ? "" : fmt::format("{:<17} ", text); };
+  const auto shared = [&](const std::string& text) { return device.cuda.present() ? fmt::format("{:<16} ", text) : ""; };
+  const std::string limit = fmt::format("of {} B", device.cuda.shared_bytes_per_block);
+  std::string text =
+      fmt::format("{:<17} {:<10} {:<34} {}{}{}\n", "op", "precision", "kernel", shared(limit), passed("admission"), "weights");
   for (const Served& served : all) {
-    const std::string passed = column(outcomes == nullptr ? "" : admission_text(served, *outcomes));
-    const std::string line =
-        fmt::format("{:<17} {:<10} {:<34} {}{}", served.op, served.precision, served.kernel, passed, fmt::join(served.formats, ", "));
+    const std::string line = fmt::format(
+        "{:<17} {:<10} {:<34} {}{}{}", served.op, served.precision, served.kernel, shared(fmt::format("{} B", served.shared_bytes)),
+        passed(outcomes == nullptr ? "" : admission_text(served, *outcomes)), fmt::join(served.formats, ", "));
     text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     for (const std::string& refused : served.refused) text += fmt::format("{:<17} not {}\n", "", refused);
   }
@@ -157,7 +161,7 @@ Result<int> kernels(const KernelsOptions& options, Console& console) {
   std::vector<admission::Outcome> outcomes;
   if (options.admit) outcomes = TRY(admit_served(hardware, wanted, options, console));
   const std::vector<Served> all = all_served(hardware.catalogue, hardware.device, hardware.refusals, wanted.formats);
-  TRY(console.print(text + "\n" + table(all, options.admit ? &outcomes : nullptr)));
+  TRY(console.print(text + "\n" + table(all, hardware.device, options.admit ? &outcomes : nullptr)));
   const bool complete = std::all_of(all.begin(), all.end(), [](const Served& served) { return served.kernel != kNoKernel; });
   return complete ? 0 : kExitFailed;
 }

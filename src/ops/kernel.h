@@ -36,6 +36,7 @@ struct Lane {
 struct Support {
   bool yes = true;
   std::string reason = {};
+  std::int64_t shared_bytes = 0;  // of a GPU's shared memory, the most that a block takes at any shape
 };
 
 template <class Args>

@@ -136,7 +136,7 @@ Support supports(const Key& key, const DeviceInfo& device) {
   if (!device.cuda.present()) return {.yes = false, .reason = "no CUDA device"};
   if (std::is_same_v<Args, LinearArgs> && key.format == QuantFormat::bf16 && state().gpu.lacks_linear_bf16)
     return {.yes = false, .reason = "needs what the fake lacks"};
-  return {};
+  return {.shared_bytes = std::is_same_v<Args, LinearExpertsArgs> ? 40'960 : 0};
 }
 
 template <class Args>

@@ -83,8 +83,9 @@ TEST(Device, AServerSaysThatItsGpuFailed) {
 TEST(Kernels, DescribedHardwareNeedsNoGpu) {
   const ProgramRun run = on_fake("kernels --hardware rtx-5090 --model models/pocket");
   EXPECT_EQ(run.status, 0) << run.err;
-  expect_parts(run.out, {"NVIDIA GeForce RTX 5090: compute capability 12.0", "101376 bytes of shared memory a block",
-                         "models/pocket: its weights take", "which one such GPU holds", "linear_experts", "NVFP4"});
+  expect_parts(run.out, {"NVIDIA GeForce RTX 5090: compute capability 12.0", "101376 bytes of shared memory a block", "of 101376 B",
+                         "linear_experts.fake                40960 B", "models/pocket: its weights take", "which one such GPU holds",
+                         "linear_experts", "NVFP4"});
   EXPECT_EQ(run.out.find("MXFP8"), std::string::npos) << "the pocket model has none";
   const ProgramRun none = without_library("kernels --hardware h200");
   EXPECT_EQ(none.status, 1);

@@ -353,6 +353,32 @@ TEST(IndexSelect, ThePublishedShapes) {
   }
 }
 
+// Contexts which one block of a GPU takes in registers, and those that many blocks share; also where the best lie in few places, and where
+// all scores are equal.
+TEST(IndexSelect, LongContexts) {
+  Random random(18);
+  for (const std::int64_t context : {1024, 8192, 8193, 16'384, 16'385, 20'001}) {
+    const std::int64_t top_k = std::min(random.one_of<std::int64_t>({1, 64, 2048}), context);
+    const std::vector<TokenCase> tokens = {{0, context - 1}, {0, context / 2}, {0, top_k - 1}, {0, 0}};
+    const IndexCase c(8, 128, DType::bf16, top_k, {context}, tokens, Numbers::small_integers, random);
+    expect_equals_reference(c);
+    for (std::int64_t position = context / 3; position < context / 3 + 100; ++position)
+      c.cache.set_row(0, position, std::vector<float>(128, 3.0f));
+    expect_equals_reference(c);
+    std::fill_n(c.q->f32(), c.q->shape.elements(), 0.0f);
+    expect_equals_reference(c);
+  }
+}
+
+TEST(IndexSelect, AContextUpToTopKIsSelectedAsAWhole) {
+  Random random(19);
+  for (const std::int64_t context : {1, 63, 64, 300, 2048}) {
+    const std::vector<TokenCase> tokens = {{0, context - 1}, {0, 0}, {0, context / 2}};
+    expect_equals_reference(IndexCase(8, 128, DType::bf16, 2048, {context}, tokens, Numbers::small_integers, random));
+    expect_equals_reference(IndexCase(3, 40, DType::f32, 2048, {context}, tokens, Numbers::small_integers, random));
+  }
+}
+
 TEST(IndexSelect, AtTheBorderOfTopK) {
   Random random(13);
   for (const std::int64_t top_k : {1, 64, 200}) {

@@ -81,6 +81,29 @@ TEST(Linear, MatchesReference) {
   });
 }
 
+// Whole tiles of columns, few and many, which other kernels take than the odd ones above.
+TEST(Linear, MatchesReferenceOnWholeTiles) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    Random random(21);
+    for (const std::int64_t cols : {128, 512, 640, 2048, 2176}) {
+      for (const std::int64_t tokens : {1, 2, 8, 9, 64}) {
+        const std::int64_t rows = random.one_of<std::int64_t>({1, 15, 16, 17, 100});
+        expect_matches_reference(kernel, {key.format, tokens, rows, cols, random, some_first_row(random)}, key.precision, 2);
+      }
+    }
+  });
+}
+
+// More rows than a GPU works on at a time.
+TEST(Linear, MatchesReferenceOnManyRows) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    if (key.precision == Precision::exact || (key.format != QuantFormat::nvfp4 && key.format != QuantFormat::bf16)) return;
+    Random random(22);
+    expect_matches_reference(kernel, {key.format, 1, 9001, 2176, random, 0}, key.precision, 2);
+    expect_matches_reference(kernel, {key.format, 2, 70'001, 128, random, 0}, key.precision, 2);
+  });
+}
+
 // As the heads of kv_b_proj lie in it: 448 rows each, whose blocks of scales are cut between two heads.
 TEST(Linear, MatchesReferenceOnRowsOfALargerMatrix) {
   for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
@@ -295,6 +318,28 @@ TEST(LinearExperts, MatchesReference) {
       expect_close(*c.y, expected, experts_magnitudes(args), linear_tolerance(key.precision, c.experts.front().cols),
                    c.experts.front().cols);
       EXPECT_TRUE(c.y.untouched_around());
+    }
+  });
+}
+
+// As above; an expert with more slots than an instruction has columns, one with a few, others with none.
+TEST(LinearExperts, MatchesReferenceOnWholeTiles) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    Random random(23);
+    const ExpertsCase::Choose uneven = [](std::int64_t token, std::int64_t rank) { return rank == 0 ? 5 : (token * 3 + rank) % 5; };
+    for (const std::int64_t cols : {128, 512, 640, 2048, 2176}) {
+      for (const std::int64_t tokens : {1, 2, 11}) {
+        for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
+          const ExpertsCase c(key.format, 9, tokens, 3, random.one_of<std::int64_t>({1, 16, 33}), cols, rows, uneven, random);
+          SCOPED_TRACE(c.x->shape.to_string() + " -> " + c.y->shape.to_string());
+          const LinearExpertsArgs args = c.args(key.precision);
+          reference(args);
+          const Floats expected = values_of(*c.y);
+          run_kernel(kernel, args, 2);
+          expect_close(*c.y, expected, experts_magnitudes(args), linear_tolerance(key.precision, cols), cols);
+          EXPECT_TRUE(c.y.untouched_around());
+        }
+      }
     }
   });
 }

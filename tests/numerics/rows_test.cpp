@@ -40,6 +40,26 @@ TEST(RmsNorm, KernelsMatchTheReferenceOnAnyNumberOfThreads) {
   }
 }
 
+// Widths of whole pieces, up to as many as fit registers and beyond.
+TEST(RmsNorm, WholePieces) {
+  Random random(25);
+  for (const std::int64_t width : {4, 2044, 2048, 2052, 4096, 4100, 6144, 6148, 8192, 8196}) {
+    for (const bool adds : {false, true}) {
+      const NormCase c(3, width, adds, random);
+      c.reset();
+      reference(c.args());
+      const std::vector<float> expected = values_of(*c.y), expected_x = values_of(*c.x);
+      for_each_keyless_kernel<RmsNormArgs>([&](const Kernel<RmsNormArgs>& kernel) {
+        c.reset();
+        run_kernel(kernel, c.args(), 2);
+        expect_norm_close(c, expected);
+        EXPECT_EQ(values_of(*c.x), expected_x);
+        EXPECT_TRUE(c.x.untouched_around() && c.y.untouched_around());
+      });
+    }
+  }
+}
+
 TEST(RmsNorm, InPlaceAndUnguarded) {
   Random random(2);
   const NormCase c(3, 100, false, random);
@@ -297,6 +317,22 @@ TEST(Route, KernelsEqualTheReference) {
       std::fill_n(c.bias->f32(), c.bias->shape.elements(), 0.0f);
     }
     expect_route_equals_reference(c);
+  }
+}
+
+// Up to as many experts, choices and tokens as a kernel may have in registers or in one block, and more.
+TEST(Route, ManyExperts) {
+  Random random(24);
+  for (const std::int64_t experts : {255, 256, 257, 384, 512, 513}) {
+    for (const std::int64_t tokens : {1, 15, 16, 17, 64}) {
+      const auto top_k = random.one_of<std::int64_t>({1, 8, 16, 32, 33});
+      const RouteCase c(tokens, experts, top_k, 1, 1, random);
+      if (tokens % 2 == 1) {
+        for (std::int64_t j = 0; j < c.logits->shape.elements(); ++j) c.logits->f32()[j] = std::round(c.logits->f32()[j]);
+        std::fill_n(c.bias->f32(), c.bias->shape.elements(), 0.0f);
+      }
+      expect_route_equals_reference(c);
+    }
   }
 }
 

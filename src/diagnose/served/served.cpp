@@ -1,5 +1,7 @@
 #include "diagnose/served/served.h"
 
+#include <algorithm>
+
 #include "quant/format.h"
 
 namespace reckoner {
@@ -49,7 +51,9 @@ Served served_by(const std::vector<Kernel<Args>>& list, const Key& key, const Pl
   Served served{.op = std::string(Args::kName)};
   const Kernel<Args>* const kernel = choose_kernel(list, key, place.device, &served.refused, place.refusals);
   served.kernel = kernel != nullptr ? std::string(kernel->name) : kNoKernel;
-  if (kernel != nullptr) served.items.push_back({.op = served.op, .kernel = served.kernel, .key = key});
+  if (kernel == nullptr) return served;
+  served.items.push_back({.op = served.op, .kernel = served.kernel, .key = key});
+  served.shared_bytes = kernel->supports(key, place.device).shared_bytes;
   return served;
 }
 
@@ -59,6 +63,7 @@ void add(std::vector<Served>& all, Served served, std::string_view format) {
     if (other.op != served.op || other.precision != served.precision || other.kernel != served.kernel || other.refused != served.refused)
       continue;
     other.formats.emplace_back(format);
+    other.shared_bytes = std::max(other.shared_bytes, served.shared_bytes);
     other.items.insert(other.items.end(), served.items.begin(), served.items.end());
     return;
   }

@@ -18,6 +18,7 @@ struct Served {
   std::string precision;
   std::string kernel;
   std::vector<std::string> refused;
+  std::int64_t shared_bytes = 0;       // of a GPU's shared memory, the most that a block takes
   std::vector<admission::Item> items;  // the kernel for each of the keys
 };
 

@@ -196,7 +196,11 @@ void run_attend_grouped(const AttendGroupedArgs& args, Lane& lane) {
 
 }  // namespace
 
-Kernel<AttendLatentArgs> attend_latent_generic() { return {"attend_latent.cuda", supports_any, latent_workspace, run_attend_latent}; }
-Kernel<AttendGroupedArgs> attend_grouped_generic() { return {"attend_grouped.cuda", supports_any, grouped_workspace, run_attend_grouped}; }
+Kernel<AttendLatentArgs> attend_latent_generic() {
+  return {"attend_latent.cuda", supports_any<kPortableSharedBytes>, latent_workspace, run_attend_latent};
+}
+Kernel<AttendGroupedArgs> attend_grouped_generic() {
+  return {"attend_grouped.cuda", supports_any<kPortableSharedBytes>, grouped_workspace, run_attend_grouped};
+}
 
 }  // namespace reckoner::cuda

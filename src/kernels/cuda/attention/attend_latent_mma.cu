@@ -226,7 +226,7 @@ std::int64_t latent_mma_workspace(const AttendLatentArgs& args) {
   return tokens_at_once(args.q.dim(0), token_bytes) * token_bytes;
 }
 
-void run_attend_latent_mma(const AttendLatentArgs& args, Lane& lane) {
+void run_attend_latent_mma(const AttendLatentArgs& args, CombinePieces* combine, Lane& lane) {
   const std::int64_t tokens = args.q.dim(0), heads = args.q.dim(1);
   AttendLatent attend{.q = args.q.f32(),
                       .cache = device_cache(args.cache, args.places),
@@ -249,7 +249,7 @@ void run_attend_latent_mma(const AttendLatentArgs& args, Lane& lane) {
     const std::int64_t some = std::min(at_once, tokens - first);
     const dim3 grid(static_cast<unsigned>(attend.split.pieces), blocks_for(heads, kHeads), static_cast<unsigned>(some));
     attend_latent_mma_kernel<<<grid, kThreads, sizeof(Shared), stream_of(lane)>>>(attend, partials);
-    combine_pieces(partials, attend.split, attend.counts, attend.cache.positions, y, some, heads, kLatent, stream_of(lane));
+    combine(partials, attend.split, attend.counts, attend.cache.positions, y, some, heads, kLatent, stream_of(lane));
     attend.q += some * heads * kWidth;
     y += some * heads * kLatent;
     attend.cache.table += some * attend.cache.table_width;

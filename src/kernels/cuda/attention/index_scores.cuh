@@ -6,6 +6,7 @@
 
 namespace reckoner::cuda {
 
+inline constexpr int kMostIndexHeads = 64;
 bool fits_index_mma(const IndexSelectArgs& args);
 // scores [tokens, max_context] of tokens [first, first + tokens), of which `keys` has the positions and tables; not of those that select
 // all.

@@ -12,7 +12,6 @@ constexpr int kWarps = 8;
 constexpr int kThreads = kWarps * 32;
 constexpr int kGroups = 2;  // of sixteen keys, a warp
 constexpr int kBlockKeys = kWarps * kGroups * 16;
-constexpr int kMostHeads = 64;
 constexpr int kPieces = kDim / 8;
 
 struct IndexScores {
@@ -102,7 +101,7 @@ __global__ void __launch_bounds__(kThreads) index_scores_mma_kernel(IndexScores 
 
 bool fits_index_mma(const IndexSelectArgs& args) {
   const std::int64_t heads = args.q.dim(1);
-  return args.q.dim(2) == kDim && heads % 8 == 0 && heads <= kMostHeads && args.keys.dtype == DType::bf16 &&
+  return args.q.dim(2) == kDim && heads % 8 == 0 && heads <= kMostIndexHeads && args.keys.dtype == DType::bf16 &&
          args.keys.page_bytes % 16 == 0 && args.keys.offset_bytes % 16 == 0;
 }
 

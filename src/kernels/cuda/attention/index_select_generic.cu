@@ -95,6 +95,6 @@ void run(const IndexSelectArgs& args, Lane& lane) {
 
 }  // namespace
 
-Kernel<IndexSelectArgs> index_select_generic() { return {"index_select.cuda", supports_any, workspace, run}; }
+Kernel<IndexSelectArgs> index_select_generic() { return {"index_select.cuda", supports_any<kPortableSharedBytes>, workspace, run}; }
 
 }  // namespace reckoner::cuda

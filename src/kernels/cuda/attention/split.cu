@@ -1,5 +1,7 @@
 #include "kernels/cuda/attention/split.cuh"
 
+#include "kernels/cuda/common/numbers.cuh"
+
 namespace reckoner::cuda {
 namespace {
 
@@ -26,7 +28,44 @@ __global__ void combine_pieces_kernel(Partials partials, Split split, const std:
   }
 }
 
+constexpr int kColumns = 128;  // a block, one a thread
+static_assert(kMostPieces == 64, "a lane has two pieces");
+
+__global__ void __launch_bounds__(kColumns) combine_at_once_kernel(Partials partials, Split split, const std::int32_t* counts,
+                                                                   const std::int32_t* positions, float* y, std::int64_t heads, int width) {
+  const std::int64_t head = blockIdx.x, token = blockIdx.y;
+  const int lane = static_cast<int>(threadIdx.x) % 32, column = static_cast<int>(blockIdx.z) * kColumns + static_cast<int>(threadIdx.x);
+  const int count = counts != nullptr ? counts[token] : positions[token] + 1, length = static_cast<int>(split.length);
+  const int pieces = min((count + length - 1) / length, static_cast<int>(split.pieces));
+  const std::int64_t first = (token * heads + head) * split.pieces;
+  float maxima[2], weights[2], factors[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const bool there = lane + 32 * i < pieces;
+    maxima[i] = there ? partials.maxima[first + lane + 32 * i] : -INFINITY;
+    weights[i] = there ? partials.weights[first + lane + 32 * i] : 0.0f;
+  }
+  const float largest = warp_max(fmaxf(maxima[0], maxima[1]));
+#pragma unroll
+  for (int i = 0; i < 2; ++i) factors[i] = lane + 32 * i < pieces ? expf(maxima[i] - largest) : 0.0f;
+  const float sum = warp_sum(weights[0] * factors[0] + weights[1] * factors[1]);
+  const float* at = partials.sums + first * width + min(column, width - 1);
+  float value = 0;
+#pragma unroll 16
+  for (int s = 0; s < pieces; ++s) {
+    const float factor = __shfl_sync(kAllLanes, s < 32 ? factors[0] : factors[1], s % 32);
+    value = fmaf(at[std::int64_t{s} * width], factor, value);
+  }
+  if (column < width) y[(token * heads + head) * width + column] = pieces == 0 ? 0.0f : value / sum;
+}
+
 }  // namespace
+
+void combine_pieces_at_once(const Partials& partials, const Split& split, const std::int32_t* counts, const std::int32_t* positions,
+                            float* y, std::int64_t tokens, std::int64_t heads, std::int64_t width, cudaStream_t stream) {
+  const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(tokens), blocks_for(width, kColumns));
+  combine_at_once_kernel<<<grid, kColumns, 0, stream>>>(partials, split, counts, positions, y, heads, static_cast<int>(width));
+}
 
 void combine_pieces(const Partials& partials, const Split& split, const std::int32_t* counts, const std::int32_t* positions, float* y,
                     std::int64_t tokens, std::int64_t heads, std::int64_t width, cudaStream_t stream) {

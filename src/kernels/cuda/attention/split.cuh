@@ -47,4 +47,9 @@ inline Partials partials_in(std::byte* workspace, std::int64_t tokens, std::int6
 void combine_pieces(const Partials& partials, const Split& split, const std::int32_t* counts, const std::int32_t* positions, float* y,
                     std::int64_t tokens, std::int64_t heads, std::int64_t width, cudaStream_t stream);
 
+// The same, each piece's maximum and weight read by a lane of its own instead of one after the other.
+void combine_pieces_at_once(const Partials& partials, const Split& split, const std::int32_t* counts, const std::int32_t* positions,
+                            float* y, std::int64_t tokens, std::int64_t heads, std::int64_t width, cudaStream_t stream);
+using CombinePieces = decltype(combine_pieces);
+
 }  // namespace reckoner::cuda

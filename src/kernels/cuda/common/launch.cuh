@@ -5,6 +5,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <string>
 
 #include "ops/kernel.h"
 
@@ -20,12 +21,26 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
 }
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// mma.sync on BF16, cp.async: from 8.0 on.
-inline Support supports_portable(const DeviceInfo& device) {
-  if (device.cuda.major >= 8) return {};
-  return {.yes = false, .reason = "needs a CUDA device of compute capability 8.0 or later"};
+// What a block may have without allow_shared().
+inline constexpr std::int64_t kPlainSharedBytes = 48 << 10;
+
+// mma.sync on BF16, cp.async: from 8.0 on. `shared_bytes`: the most that a block takes.
+inline Support supports_portable(const DeviceInfo& device, std::int64_t shared_bytes) {
+  Support support{.shared_bytes = shared_bytes};
+  if (device.cuda.major < 8) {
+    support.reason = "needs a CUDA device of compute capability 8.0 or later";
+  } else if (device.cuda.shared_bytes_per_block < shared_bytes) {
+    support.reason = "takes " + std::to_string(shared_bytes) + " bytes of shared memory a block, and this device has " +
+                     std::to_string(device.cuda.shared_bytes_per_block);
+  }
+  support.yes = support.reason.empty();
+  return support;
 }
-inline Support supports_any(const Key&, const DeviceInfo& device) { return supports_portable(device); }
+// For any key.
+template <std::int64_t kSharedBytes = 0>
+Support supports_any(const Key&, const DeviceInfo& device) {
+  return supports_portable(device, kSharedBytes);
+}
 
 // Lets a kernel have more than 48 KiB of dynamic shared memory. Cheap enough to call before each launch, and not recorded by a graph.
 template <class Function>

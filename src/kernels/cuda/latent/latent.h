@@ -8,6 +8,8 @@
 namespace reckoner::cuda {
 
 std::vector<Kernel<LatentQueryArgs>> latent_query_kernels();
+Kernel<LatentQueryArgs> latent_query_generic();
+Kernel<LatentQueryArgs> latent_query_spread();  // for up to eight tokens; else as the generic one
 std::vector<Kernel<LatentValueArgs>> latent_value_kernels();
 
 }  // namespace reckoner::cuda

@@ -99,11 +99,12 @@ void run_latent_value(const LatentValueArgs& args, Lane& lane) {
 
 }  // namespace
 
-std::vector<Kernel<LatentQueryArgs>> latent_query_kernels() {
-  return {{"latent_query.cuda", supports_any, no_workspace<LatentQueryArgs>, run_latent_query}};
+Kernel<LatentQueryArgs> latent_query_generic() {
+  return {"latent_query.cuda", supports_any<4 * kWarps * kTokens * kColumns>, no_workspace<LatentQueryArgs>, run_latent_query};
 }
+std::vector<Kernel<LatentQueryArgs>> latent_query_kernels() { return {latent_query_spread(), latent_query_generic()}; }
 std::vector<Kernel<LatentValueArgs>> latent_value_kernels() {
-  return {{"latent_value.cuda", supports_any, no_workspace<LatentValueArgs>, run_latent_value}};
+  return {{"latent_value.cuda", supports_any<>, no_workspace<LatentValueArgs>, run_latent_value}};
 }
 
 }  // namespace reckoner::cuda

@@ -5,62 +5,14 @@
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
 #include "kernels/cuda/linear/expert_tiles.cuh"
+#include "kernels/cuda/linear/few_rows.cuh"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/rounded.cuh"
 
 namespace reckoner::cuda {
 namespace {
 
-constexpr int kTiles = 1;  // of sixteen rows, a block: with two, fewer warps fit and it was slower
-constexpr int kTokens = 8;
 constexpr std::int64_t kColumnsMultiple = 128;
-
-// A lane's columns of its token (lane / 4): zeros without one. `fast`: rounded already, where `x` lies as uint4 pieces.
-template <class C, int kParts>
-struct TokenColumns {
-  float4 values[C::kUnits][2];
-  __device__ void load(const void* x, int chunk, int t) {
-#pragma unroll
-    for (int unit = 0; unit < C::kUnits; ++unit) {
-      values[unit][0] = values[unit][1] = make_float4(0, 0, 0, 0);
-      if (x == nullptr) continue;
-      const auto* at = reinterpret_cast<const float4*>(static_cast<const float*>(x) + chunk * C::kColumns + C::column(unit, t));
-      values[unit][0] = at[0], values[unit][1] = at[1];
-    }
-  }
-  __device__ void pairs(int unit, std::uint32_t (&out)[kParts][4]) const {
-    const float4 low = values[unit][0], high = values[unit][1];
-    const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      std::uint32_t parts[kParts];
-      split_pair<kParts>(all[C::first(i)], all[C::second(i)], parts);
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) out[part][i] = parts[part];
-    }
-  }
-};
-template <class C>
-struct TokenColumns<C, 1> {
-  uint4 pieces[C::kUnits];
-  __device__ void load(const void* x, int chunk, int t) {
-#pragma unroll
-    for (int unit = 0; unit < C::kUnits; ++unit) {
-      pieces[unit] = make_uint4(0, 0, 0, 0);
-      if (x != nullptr) pieces[unit] = static_cast<const uint4*>(x)[(chunk * C::kColumns + C::column(unit, t)) / 8];
-    }
-  }
-  __device__ void pairs(int unit, std::uint32_t (&out)[1][4]) const {
-    out[0][0] = pieces[unit].x, out[0][1] = pieces[unit].y, out[0][2] = pieces[unit].z, out[0][3] = pieces[unit].w;
-  }
-};
-
-// Chunks of a warp's rows on their way into registers: sixteen rows a tile.
-template <class C>
-struct Stage {
-  uint4 codes[kTiles][C::kPlanes][16][4];
-  std::byte scales[kTiles][16][C::kScaleBytes > 0 ? C::kScaleBytes : 1];
-};
 
 // As many as shared memory has room for on every device, and at most as many as hide the memory's latency.
 constexpr int kStages = 4;
@@ -268,6 +220,14 @@ void launch_linear(const LinearArgs& args, const void* x, std::int64_t more_shar
 }  // namespace
 
 bool fits_few_rows(const Weight& w) { return has_chunks(w.format) && w.cols % kColumnsMultiple == 0; }
+
+std::int64_t few_rows_shared_bytes(const Key& key) {
+  std::int64_t bytes = 0;
+  for_chunk_format(key.format, [&]<QuantFormat kFormat>() {
+    bytes = sizeof(SharedRows<Chunk<kFormat>, 8>) + (key.precision == Precision::fast ? kMostHereBytes : sizeof(ExpertTile));
+  });
+  return bytes;
+}
 
 std::int64_t linear_few_workspace(const LinearArgs& args) {
   if (args.precision == Precision::exact) return 0;

@@ -8,7 +8,7 @@ namespace {
 
 Support supports_mma(const Key& key, const DeviceInfo& device) {
   if (!has_chunks(key.format)) return {.yes = false, .reason = "has no tensor core operands for this format"};
-  return supports_portable(device);
+  return supports_portable(device, std::max(few_rows_shared_bytes(key), many_rows_shared_bytes(key)));
 }
 
 // From here on reading the weight anew for every eight tokens takes longer than tiles of 128 that are not full.
@@ -42,14 +42,47 @@ void run_linear_experts_mma(const LinearExpertsArgs& args, Lane& lane) {
   linear_experts_generic().run(args, lane);
 }
 
+// What the stream is not for goes the other ways.
+Support supports_stream(const Key& key, const DeviceInfo& device) {
+  if (key.precision == Precision::exact) return {.yes = false, .reason = "rounds activations to BF16"};
+  Support support = supports_mma(key, device);
+  if (!support.yes) return support;
+  return supports_portable(device, std::max(support.shared_bytes, stream_shared_bytes(key.format)));
+}
+
+template <class Args>
+bool is_stream(const Args& args) {
+  return args.precision == Precision::fast && !is_many(args) && fits_linear_stream(args);
+}
+
+std::int64_t linear_stream_workspace_of(const LinearArgs& args, int threads) {
+  return is_stream(args) ? linear_stream_workspace(args) : linear_workspace(args, threads);
+}
+std::int64_t experts_stream_workspace_of(const LinearExpertsArgs& args, int threads) {
+  return is_stream(args) ? linear_stream_workspace(args) : linear_experts_workspace(args, threads);
+}
+
+void run_linear_or_stream(const LinearArgs& args, Lane& lane) {
+  if (is_stream(args)) return run_linear_stream(args, lane);
+  run_linear_mma(args, lane);
+}
+void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
+  if (is_stream(args)) return run_linear_stream(args, lane);
+  run_linear_experts_mma(args, lane);
+}
+
 }  // namespace
 
 std::vector<Kernel<LinearArgs>> linear_kernels() {
-  return {{"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma}, linear_generic()};
+  return {{"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream},
+          {"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma},
+          linear_generic()};
 }
 
 std::vector<Kernel<LinearExpertsArgs>> linear_experts_kernels() {
-  return {{"linear_experts.mma.cuda", supports_mma, linear_experts_workspace, run_linear_experts_mma}, linear_experts_generic()};
+  return {{"linear_experts.stream.cuda", supports_stream, experts_stream_workspace_of, run_experts_or_stream},
+          {"linear_experts.mma.cuda", supports_mma, linear_experts_workspace, run_linear_experts_mma},
+          linear_experts_generic()};
 }
 
 }  // namespace reckoner::cuda

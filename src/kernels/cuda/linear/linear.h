@@ -17,6 +17,16 @@ std::int64_t linear_few_workspace(const LinearArgs& args);
 void run_linear_few(const LinearArgs& args, Lane& lane);
 std::int64_t linear_experts_few_workspace(const LinearExpertsArgs& args);
 void run_linear_experts_few(const LinearExpertsArgs& args, Lane& lane);
+std::int64_t few_rows_shared_bytes(const Key& key);  // of both, at most
+
+// For a few tokens, `fast`, where few_rows has them: a stream of weights that never waits.
+bool fits_linear_stream(const LinearArgs& args);
+bool fits_linear_stream(const LinearExpertsArgs& args);
+std::int64_t linear_stream_workspace(const LinearArgs& args);
+std::int64_t linear_stream_workspace(const LinearExpertsArgs& args);
+void run_linear_stream(const LinearArgs& args, Lane& lane);
+void run_linear_stream(const LinearExpertsArgs& args, Lane& lane);
+std::int64_t stream_shared_bytes(QuantFormat format);  // of both, at most
 
 // For many tokens, `fast`, where fits_many_rows().
 bool fits_many_rows(const Weight& w);
@@ -24,6 +34,7 @@ std::int64_t linear_many_workspace(const LinearArgs& args);
 void run_linear_many(const LinearArgs& args, Lane& lane);
 std::int64_t linear_experts_many_workspace(const LinearExpertsArgs& args);
 void run_linear_experts_many(const LinearExpertsArgs& args, Lane& lane);
+std::int64_t many_rows_shared_bytes(const Key& key);  // of both; 0: never called for this
 
 // Best first.
 std::vector<Kernel<LinearArgs>> linear_kernels();

@@ -85,9 +85,9 @@ void run_linear_experts(const LinearExpertsArgs& args, Lane& lane) {
 
 }  // namespace
 
-Kernel<LinearArgs> linear_generic() { return {"linear.cuda", supports_any, no_workspace<LinearArgs>, run_linear}; }
+Kernel<LinearArgs> linear_generic() { return {"linear.cuda", supports_any<>, no_workspace<LinearArgs>, run_linear}; }
 Kernel<LinearExpertsArgs> linear_experts_generic() {
-  return {"linear_experts.cuda", supports_any, no_workspace<LinearExpertsArgs>, run_linear_experts};
+  return {"linear_experts.cuda", supports_any<sizeof(ExpertTile)>, no_workspace<LinearExpertsArgs>, run_linear_experts};
 }
 
 }  // namespace reckoner::cuda

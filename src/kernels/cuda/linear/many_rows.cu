@@ -204,6 +204,13 @@ constexpr std::int64_t kSharedBytes = sizeof(SharedTile<kFormat>);
 
 bool fits_many_rows(const Weight& w) { return (w.format == QuantFormat::bf16 || w.format == QuantFormat::nvfp4) && w.cols % kColumns == 0; }
 
+std::int64_t many_rows_shared_bytes(const Key& key) {
+  std::int64_t bytes = 0;
+  if (key.precision == Precision::exact) return bytes;
+  for_tile_format(key.format, [&]<QuantFormat kFormat>() { bytes = kSharedBytes<kFormat> + sizeof(ExpertTile); });
+  return bytes;
+}
+
 std::int64_t linear_many_workspace(const LinearArgs& args) { return 2 * args.w.cols * std::min(args.x.dim(0), part_tokens(args.w.cols)); }
 
 void run_linear_many(const LinearArgs& args, Lane& lane) {

@@ -1,6 +1,7 @@
 // route for any number of tokens, experts and groups: a warp chooses for each token, then a block an expert fills its slots.
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/numbers.cuh"
+#include "kernels/cuda/rows/route.h"
 #include "kernels/cuda/rows/rows.h"
 
 namespace reckoner::cuda {
@@ -153,13 +154,20 @@ void run_route(const RouteArgs& args, Lane& lane) {
                         .normalise = args.normalise == RouteArgs::Weights::normalised,
                         .scale = args.scale};
   choose_experts_kernel<<<static_cast<unsigned>(tokens), 32, static_cast<std::size_t>(experts) * 13, stream_of(lane)>>>(routing);
-  fill_slots_kernel<<<static_cast<unsigned>(experts), kThreads, 0, stream_of(lane)>>>(chosen, tokens * top_k, static_cast<int>(top_k),
-                                                                                      static_cast<int>(experts), args.slots.begin.i32(),
-                                                                                      args.slot_of.i32(), args.slots.tokens.i32());
+  fill_slots(args, chosen, stream_of(lane));
 }
 
 }  // namespace
 
-std::vector<Kernel<RouteArgs>> route_kernels() { return {{"route.cuda", supports_any, route_workspace, run_route}}; }
+void fill_slots(const RouteArgs& args, const std::int32_t* chosen, cudaStream_t stream) {
+  const std::int64_t experts = args.logits.dim(1), top_k = args.weights.dim(1);
+  fill_slots_kernel<<<static_cast<unsigned>(experts), kThreads, 0, stream>>>(chosen, args.weights.shape.elements(), static_cast<int>(top_k),
+                                                                             static_cast<int>(experts), args.slots.begin.i32(),
+                                                                             args.slot_of.i32(), args.slots.tokens.i32());
+}
+
+Kernel<RouteArgs> route_generic() { return {"route.cuda", supports_any<kPlainSharedBytes>, route_workspace, run_route}; }
+
+std::vector<Kernel<RouteArgs>> route_kernels() { return {route_warps(), route_generic()}; }
 
 }  // namespace reckoner::cuda

@@ -13,6 +13,8 @@ std::vector<Kernel<SiluMulArgs>> silu_mul_kernels();
 std::vector<Kernel<AddBiasArgs>> add_bias_kernels();
 std::vector<Kernel<CombineArgs>> combine_kernels();
 std::vector<Kernel<RmsNormArgs>> rms_norm_kernels();
+Kernel<RmsNormArgs> rms_norm_generic();
+Kernel<RmsNormArgs> rms_norm_registers();  // up to 8192 elements; else as the generic one
 std::vector<Kernel<RopeAnglesArgs>> rope_angles_kernels();
 std::vector<Kernel<RopeHeadsArgs>> rope_heads_kernels();
 std::vector<Kernel<StoreLatentArgs>> store_latent_kernels();

@@ -165,13 +165,16 @@ void run_rms_norm(const RmsNormArgs& args, Lane& lane) {
 
 }  // namespace
 
-std::vector<Kernel<EmbedArgs>> embed_kernels() { return {{"embed.cuda", supports_any, no_workspace<EmbedArgs>, run_embed}}; }
+std::vector<Kernel<EmbedArgs>> embed_kernels() { return {{"embed.cuda", supports_any<>, no_workspace<EmbedArgs>, run_embed}}; }
 std::vector<Kernel<GatherRowsArgs>> gather_rows_kernels() {
-  return {{"gather_rows.cuda", supports_any, no_workspace<GatherRowsArgs>, run_gather_rows}};
+  return {{"gather_rows.cuda", supports_any<>, no_workspace<GatherRowsArgs>, run_gather_rows}};
 }
-std::vector<Kernel<SiluMulArgs>> silu_mul_kernels() { return {{"silu_mul.cuda", supports_any, no_workspace<SiluMulArgs>, run_silu_mul}}; }
-std::vector<Kernel<AddBiasArgs>> add_bias_kernels() { return {{"add_bias.cuda", supports_any, no_workspace<AddBiasArgs>, run_add_bias}}; }
-std::vector<Kernel<CombineArgs>> combine_kernels() { return {{"combine.cuda", supports_any, no_workspace<CombineArgs>, run_combine}}; }
-std::vector<Kernel<RmsNormArgs>> rms_norm_kernels() { return {{"rms_norm.cuda", supports_any, no_workspace<RmsNormArgs>, run_rms_norm}}; }
+std::vector<Kernel<SiluMulArgs>> silu_mul_kernels() { return {{"silu_mul.cuda", supports_any<>, no_workspace<SiluMulArgs>, run_silu_mul}}; }
+std::vector<Kernel<AddBiasArgs>> add_bias_kernels() { return {{"add_bias.cuda", supports_any<>, no_workspace<AddBiasArgs>, run_add_bias}}; }
+std::vector<Kernel<CombineArgs>> combine_kernels() { return {{"combine.cuda", supports_any<>, no_workspace<CombineArgs>, run_combine}}; }
+Kernel<RmsNormArgs> rms_norm_generic() {
+  return {"rms_norm.cuda", supports_any<kThreads / 32 * 4>, no_workspace<RmsNormArgs>, run_rms_norm};
+}
+std::vector<Kernel<RmsNormArgs>> rms_norm_kernels() { return {rms_norm_registers(), rms_norm_generic()}; }
 
 }  // namespace reckoner::cuda

@@ -145,19 +145,19 @@ void run_store_rows(const StoreRowsArgs& args, Lane& lane) {
 }  // namespace
 
 std::vector<Kernel<RopeAnglesArgs>> rope_angles_kernels() {
-  return {{"rope_angles.cuda", supports_any, no_workspace<RopeAnglesArgs>, run_rope_angles}};
+  return {{"rope_angles.cuda", supports_any<>, no_workspace<RopeAnglesArgs>, run_rope_angles}};
 }
 std::vector<Kernel<RopeHeadsArgs>> rope_heads_kernels() {
-  return {{"rope_heads.cuda", supports_any, no_workspace<RopeHeadsArgs>, run_rope_heads}};
+  return {{"rope_heads.cuda", supports_any<>, no_workspace<RopeHeadsArgs>, run_rope_heads}};
 }
 std::vector<Kernel<StoreLatentArgs>> store_latent_kernels() {
-  return {{"store_latent.cuda", supports_any, no_workspace<StoreLatentArgs>, run_store_latent}};
+  return {{"store_latent.cuda", supports_any<kPlainSharedBytes>, no_workspace<StoreLatentArgs>, run_store_latent}};
 }
 std::vector<Kernel<StoreIndexKeyArgs>> store_index_key_kernels() {
-  return {{"store_index_key.cuda", supports_any, no_workspace<StoreIndexKeyArgs>, run_store_index_key}};
+  return {{"store_index_key.cuda", supports_any<kPlainSharedBytes>, no_workspace<StoreIndexKeyArgs>, run_store_index_key}};
 }
 std::vector<Kernel<StoreRowsArgs>> store_rows_kernels() {
-  return {{"store_rows.cuda", supports_any, no_workspace<StoreRowsArgs>, run_store_rows}};
+  return {{"store_rows.cuda", supports_any<>, no_workspace<StoreRowsArgs>, run_store_rows}};
 }
 
 }  // namespace reckoner::cuda
