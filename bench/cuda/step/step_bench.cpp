@@ -142,6 +142,14 @@ double copy_gb_a_second(DeviceMemory& memory) {
   return 2 * static_cast<double>(size) / took[3] / 1e6;
 }
 
+// Milliseconds by op.
+struct OpTimes final : Probe {
+  std::map<std::string, double> sums;
+  void after(const OpRun& run, std::chrono::nanoseconds took) override {
+    sums[std::string(run.op)] += static_cast<double>(took.count()) / 1e6;
+  }
+};
+
 // One context length: a cache that holds it, and steps of any number of rows at its end. All rows read the same pages, which costs a GPU
 // what pages of their own would as long as they do not fit its cache.
 class Steps {
@@ -183,13 +191,11 @@ class Steps {
 
   // Milliseconds by op of one step that waits after each: what it costs to launch is in every one.
   std::vector<std::pair<std::string, double>> by_op(std::int64_t rows) {
-    std::map<std::string, double> sums;
-    runner_.ops().observer = [&](std::string_view op, std::chrono::nanoseconds took) {
-      sums[std::string(op)] += static_cast<double>(took.count()) / 1e6;
-    };
+    OpTimes times;
+    runner_.ops().probe = &times;
     run(rows, 0);
-    runner_.ops().observer = nullptr;
-    std::vector<std::pair<std::string, double>> sorted(sums.begin(), sums.end());
+    runner_.ops().probe = nullptr;
+    std::vector<std::pair<std::string, double>> sorted(times.sums.begin(), times.sums.end());
     std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
     return sorted;
   }
