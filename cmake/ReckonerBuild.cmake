@@ -44,12 +44,17 @@ find_package(Boost 1.81 REQUIRED COMPONENTS json)
 find_package(fmt REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto SSL)
 find_package(SQLite3 REQUIRED)
-# The distributions ship no archive of fmt, but its headers can do without the library.
-add_library(reckoner_fmt INTERFACE)
-if(RECKONER_STATIC AND NOT RECKONER_SANITIZE)
-  target_link_libraries(reckoner_fmt INTERFACE fmt::fmt-header-only)
+# The distributions ship no archive of fmt: its functions are compiled here, once. What has to be named for that is fmt 9's; of other
+# versions the headers alone will do.
+if(RECKONER_STATIC AND NOT RECKONER_SANITIZE AND fmt_VERSION VERSION_LESS 10)
+  add_library(reckoner_fmt STATIC ${RECKONER_ROOT}/cmake/fmt.cpp)
 else()
-  target_link_libraries(reckoner_fmt INTERFACE fmt::fmt)
+  add_library(reckoner_fmt INTERFACE)
+  if(RECKONER_STATIC AND NOT RECKONER_SANITIZE)
+    target_link_libraries(reckoner_fmt INTERFACE fmt::fmt-header-only)
+  else()
+    target_link_libraries(reckoner_fmt INTERFACE fmt::fmt)
+  endif()
 endif()
 # Asio and Beast are compiled once, in asio.cpp, instead of in every file that includes them.
 add_library(reckoner_asio STATIC ${RECKONER_ROOT}/cmake/asio.cpp)
@@ -57,10 +62,18 @@ target_link_libraries(reckoner_asio PUBLIC OpenSSL::SSL OpenSSL::Crypto Threads:
 target_compile_definitions(reckoner_asio PUBLIC BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION)
 find_package(GTest REQUIRED)
 
-# reckoner_library(<layer> [EXCLUDE <folder>] DEPS <targets>): every *.cpp of this folder but the tests becomes reckoner_<layer>,
-# and its *_test.cpp files become one test program <layer>_test. EXCLUDE: a folder in it that is a library of its own.
+# Code that only drives other code, and is never slow itself, need not be optimised to be checked: it compiles in half the time.
+function(reckoner_compile_quickly target)
+  if(RECKONER_SANITIZE AND NOT RECKONER_FUZZ)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
+# reckoner_library(<layer> [QUICK] [EXCLUDE <folder>] DEPS <targets>): every *.cpp of this folder but the tests becomes reckoner_<layer>,
+# and its *_test.cpp files become one test program <layer>_test. EXCLUDE: a folder in it that is a library of its own. QUICK: see
+# reckoner_compile_quickly.
 function(reckoner_library name)
-  cmake_parse_arguments(ARG "" "EXCLUDE" "DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK" "EXCLUDE" "DEPS;TEST_DEPS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/${ARG_EXCLUDE}/")
@@ -72,6 +85,9 @@ function(reckoner_library name)
     add_library(reckoner_${name} STATIC ${sources})
     target_include_directories(reckoner_${name} PUBLIC ${RECKONER_ROOT}/src)
     target_link_libraries(reckoner_${name} PUBLIC ${ARG_DEPS})
+    if(ARG_QUICK)
+      reckoner_compile_quickly(reckoner_${name})
+    endif()
   else()
     add_library(reckoner_${name} INTERFACE)
     target_include_directories(reckoner_${name} INTERFACE ${RECKONER_ROOT}/src)
@@ -79,13 +95,6 @@ function(reckoner_library name)
   endif()
   if(tests)
     reckoner_test(${name}_test SOURCES ${tests} DEPS reckoner_${name} ${ARG_TEST_DEPS})
-  endif()
-endfunction()
-
-# Code that only drives other code, and is never slow itself, need not be optimised to be checked: it compiles in half the time.
-function(reckoner_compile_quickly target)
-  if(RECKONER_SANITIZE)
-    target_compile_options(${target} PRIVATE -O0)
   endif()
 endfunction()
 
