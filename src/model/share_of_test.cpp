@@ -88,6 +88,15 @@ TEST(ShareOf, KeysAndValuesAreSharedByRanksWhereTheyHaveTo) {
   expect_rows(half->weights.layers[0].grouped.k, all.k, 32, 32);
 }
 
+TEST(ShareOf, ATiedHeadIsAPartOfTheEmbedding) {
+  const auto whole = opened("tests/golden/glm4_moe");
+  whole->config.tie_word_embeddings = true;
+  whole->weights.lm_head = whole->weights.embed;
+  const auto part = share(*whole, 1, 2);
+  expect_rows(part->weights.embed, whole->weights.embed, 0, 320);
+  expect_rows(part->weights.lm_head, whole->weights.embed, 160, 160);
+}
+
 TEST(ShareOf, SharesHaveEveryDividedByteOnce) {
   const auto whole = opened("models/pocket");
   std::int64_t divided = 0;

@@ -154,6 +154,25 @@ TEST(RanksOnFakeGpus, AFailedGpuEndsRequestsWithItsReason) {
   }
 }
 
+TEST(RanksOnFakeGpus, ATiedHeadIsUploadedOnceAsTheEmbedding) {
+  auto opened = open_model("tests/golden/glm4_moe");
+  ASSERT_TRUE(opened.ok());
+  Model& whole = **opened;
+  whole.config.tie_word_embeddings = true;
+  whole.weights.lm_head = whole.weights.embed;
+  const auto share = share_of(whole, {1, 2});
+  ASSERT_TRUE(share.ok());
+  const DeviceBackend* backend = fake_backend();
+  BackendMemory memory(*backend, 0, (*backend->devices())[0]);
+  ThreadPool pool(1);
+  const auto weights = upload_weights(**share, memory, pool, {});
+  ASSERT_TRUE(weights.ok());
+  const std::int64_t row_bytes = whole.weights.embed.cols * 2;  // BF16
+  ASSERT_EQ(whole.weights.embed.format, QuantFormat::bf16);
+  EXPECT_EQ(weights->lm_head.rows, 160);
+  EXPECT_EQ(weights->lm_head.data, weights->embed.data + 160 * row_bytes);
+}
+
 TEST(RanksOnFakeGpus, TooLittleMemoryOfOneRankIsNamed) {
   std::int64_t weights = 0;
   {

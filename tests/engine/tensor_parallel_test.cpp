@@ -64,7 +64,8 @@ std::vector<Answer> answers_of(Engine& engine, const std::vector<Request>& reque
   return all;
 }
 
-class RankEngine : public testing::TestWithParam<std::tuple<const char*, int>> {};
+using DividedModel = std::pair<const char*, int>;
+class RankEngine : public testing::TestWithParam<DividedModel> {};
 
 TEST_P(RankEngine, AnswersAsTheUndividedModel) {
   const auto& [name, count] = GetParam();
@@ -84,9 +85,10 @@ TEST_P(RankEngine, AnswersAsTheUndividedModel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, RankEngine, testing::Combine(testing::Values("glm_moe_dsa", "glm4_moe", "kimi_k2"), testing::Values(2, 4)),
+INSTANTIATE_TEST_SUITE_P(, RankEngine,
+                         testing::Values(DividedModel{"glm_moe_dsa", 2}, DividedModel{"glm4_moe", 4}, DividedModel{"kimi_k2", 2}),
                          [](const auto& parameter) {
-                           return std::string(std::get<0>(parameter.param)) + "_among_" + std::to_string(std::get<1>(parameter.param));
+                           return std::string(parameter.param.first) + "_among_" + std::to_string(parameter.param.second);
                          });
 
 TEST(RankEngineGuard, ABadRowEndsItsOwnRequestOnlyAndIsNamed) {
