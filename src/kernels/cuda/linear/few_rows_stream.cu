@@ -21,6 +21,16 @@ constexpr std::int64_t kMostTilesEach = 8;  // of a group, one after the other
 constexpr int depth_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 6 : 4; }
 constexpr int blocks_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 3 : 2; }
 
+// What the compiler makes room for in registers: elsewhere shared memory has no room for a third block, and sm_80 would spill.
+template <QuantFormat kFormat, int kWarps>
+constexpr int least_blocks() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
+  return 2 * 8 / kWarps;
+#else
+  return blocks_of(kFormat) * 8 / kWarps;
+#endif
+}
+
 // kShare warps share the columns of a tile.
 template <QuantFormat kFormat, int kWarps, int kShare>
 struct StreamShared {
@@ -181,7 +191,7 @@ __device__ int2 own_tiles(std::int64_t rows, int each) {
 }
 
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
-__global__ void __launch_bounds__(kWarps * 32, blocks_of(kFormat) * 8 / kWarps)
+__global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_stream_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens, int each) {
   let_next_begin();
   using C = Chunk<kFormat>;
@@ -206,7 +216,7 @@ __global__ void __launch_bounds__(kWarps * 32, blocks_of(kFormat) * 8 / kWarps)
 }
 
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
-__global__ void __launch_bounds__(kWarps * 32, blocks_of(kFormat) * 8 / kWarps)
+__global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_experts_stream_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                                  LinearExpertsArgs::Rows rows, const void* x, int x_rows, float* y, int each) {
   using C = Chunk<kFormat>;
