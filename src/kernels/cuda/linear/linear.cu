@@ -79,10 +79,11 @@ void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
 
 }  // namespace
 
+// The early one stands behind those that serve until it has been timed and proven inside recorded steps.
 std::vector<Kernel<LinearArgs>> linear_kernels() {
   return {{"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream<Begin::in_turn>},
-          {"linear.stream.early.cuda", supports_early, linear_stream_workspace_of, run_linear_or_stream<Begin::early>},
           {"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma},
+          {"linear.stream.early.cuda", supports_early, linear_stream_workspace_of, run_linear_or_stream<Begin::early>},
           linear_generic()};
 }
 
