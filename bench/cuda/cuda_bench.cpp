@@ -96,7 +96,7 @@ struct Bench {
   bool all_candidates = false;
 };
 
-// Seconds that one of `calls` calls takes.
+// Seconds that one of `calls` calls takes; 0: they could not be recorded.
 double time_of(Bench& bench, int calls, const std::function<void(int)>& call) {
   call(0);
   expect_success(cudaStreamSynchronize(bench.stream));
@@ -104,8 +104,10 @@ double time_of(Bench& bench, int calls, const std::function<void(int)>& call) {
   cudaGraphExec_t program = nullptr;
   expect_success(cudaStreamBeginCapture(bench.stream, cudaStreamCaptureModeThreadLocal));
   for (int i = 0; i < calls; ++i) call(i);
-  expect_success(cudaStreamEndCapture(bench.stream, &graph));
-  expect_success(cudaGraphInstantiate(&program, graph, 0));
+  if (cudaStreamEndCapture(bench.stream, &graph) != cudaSuccess || cudaGraphInstantiate(&program, graph, 0) != cudaSuccess) {
+    std::printf("not recorded: %s\n", cudaGetErrorString(cudaGetLastError()));
+    return 0;
+  }
   cudaEvent_t begin = nullptr, end = nullptr;
   expect_success(cudaEventCreate(&begin));
   expect_success(cudaEventCreate(&end));
@@ -140,6 +142,8 @@ void measure_kernel(Bench& bench, const Kernel<Args>& kernel, const std::string&
   const auto call = [&](int i) { kernel.run(variants[static_cast<std::size_t>(i) % variants.size()], lane); };
   const int calls = std::max(static_cast<int>(variants.size()), 8);
   const double seconds = time_of(bench, calls, call);
+  if (seconds == 0)
+    return static_cast<void>(std::printf("%-15s %-38s %-26s not recorded\n", Args::kName.data(), shape.c_str(), kernel.name.data()));
   const double by_bytes = least.bytes / bench.bytes_a_second, by_work = least.multiply_adds / bench.multiply_adds_a_second;
   std::printf("%-15s %-38s %-26s %9.2f us %6.0f GB/s %6.1f TFLOP/s  %-9s %8.2f us %5.1f %%\n", Args::kName.data(), shape.c_str(),
               kernel.name.data(), seconds * 1e6, least.bytes / seconds * 1e-9, 2e-12 * least.multiply_adds / seconds,

@@ -49,6 +49,38 @@ void allow_shared(Function* function, std::int64_t bytes) {
   static_cast<void>(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
 }
 
+// ---- beginning early (from 9.0 on) ----
+// A kernel that is launched with launch_early() may begin while the one before it still runs, once all blocks of that have called
+// let_next_begin() or ended. It reads what others wrote, and writes at all, only behind wait_for_previous(). Without launch_early() both do
+// nothing.
+
+__device__ inline void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ inline void wait_for_previous() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+template <class... Parameters, class... Arguments>
+void launch_early(void (*function)(Parameters...), const dim3& grid, int threads, std::int64_t shared_bytes, cudaStream_t stream,
+                  const Arguments&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  static_cast<void>(cudaLaunchKernelEx(&config, function, static_cast<Parameters>(arguments)...));
+}
+
 template <class Args>
 std::int64_t no_workspace(const Args&, int) {
   return 0;

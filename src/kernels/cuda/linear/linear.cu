@@ -62,8 +62,14 @@ std::int64_t experts_stream_workspace_of(const LinearExpertsArgs& args, int thre
   return is_stream(args) ? linear_stream_workspace(args) : linear_experts_workspace(args, threads);
 }
 
+Support supports_early(const Key& key, const DeviceInfo& device) {
+  if (device.cuda.major < 9) return {.yes = false, .reason = "needs compute capability 9.0 or later"};
+  return supports_stream(key, device);
+}
+
+template <Begin kBegin>
 void run_linear_or_stream(const LinearArgs& args, Lane& lane) {
-  if (is_stream(args)) return run_linear_stream(args, lane);
+  if (is_stream(args)) return run_linear_stream(args, kBegin, lane);
   run_linear_mma(args, lane);
 }
 void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
@@ -73,9 +79,11 @@ void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
 
 }  // namespace
 
+// The early one stands behind those that serve until it has been timed and proven inside recorded steps.
 std::vector<Kernel<LinearArgs>> linear_kernels() {
-  return {{"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream},
+  return {{"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream<Begin::in_turn>},
           {"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma},
+          {"linear.stream.early.cuda", supports_early, linear_stream_workspace_of, run_linear_or_stream<Begin::early>},
           linear_generic()};
 }
 
