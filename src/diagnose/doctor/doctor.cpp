@@ -51,7 +51,7 @@ ModelFacts facts_of(const Model& model) {
 // What a process on the processor takes beside weights, cache and workspace.
 std::int64_t program_bytes(const Model& model, const std::filesystem::path& folder) {
   // Measured: code and libraries, threads, HTTP, an idle engine.
-  constexpr std::int64_t kProgram = 30'000'000;
+  constexpr std::int64_t kProgram = 27'000'000;
   // A tensor's name, shape and place, its JSON while it is read, and its entry in the weights.
   constexpr std::int64_t kTensor = 700;
   // A tokenizer's tables and its text, in terms of its file.
@@ -181,18 +181,22 @@ findings::Facts facts_for(const Report& report, const Options& options, const Mo
 
 void match_findings(Report& report, const Options& options, const Model* model) {
   for (findings::FactMatch& match : findings::match_facts(report.known, facts_for(report, options, model))) {
-    const bool here = match.in_checkpoint || match.finding->applies.engines.empty();
+    // What lies in the checkpoint or the machine itself, whatever serves; all else are failures of some server.
+    const findings::Applies& applies = match.finding->applies;
+    const bool here = match.in_checkpoint || (applies.engines.empty() && !applies.traits.empty());
     (here ? report.matches : report.elsewhere).push_back(std::move(match));
   }
 }
 
 std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9); }
 
-void judge_lint(Report& report) {
+void judge_lint(Report& report, const Options& options) {
   for (const lint::FindingGroup* group : report.lint->groups()) {
     const std::string text = fmt::format("checkpoint: {}: {}", group->kind->id, group->kind->title);
-    if (group->kind->severity == lint::Severity::error) report.problems.push_back(text);
-    if (group->kind->severity == lint::Severity::warning) report.doubts.push_back(text);
+    const bool is_accepted = std::find(options.accept.begin(), options.accept.end(), group->kind->id) != options.accept.end();
+    const bool is_error = group->kind->severity == lint::Severity::error;
+    if (is_error && !is_accepted) report.problems.push_back(text);
+    if (group->kind->severity == lint::Severity::warning || (is_error && is_accepted)) report.doubts.push_back(text);
   }
 }
 
@@ -232,8 +236,8 @@ void judge_host(Report& report) {
   }
 }
 
-void judge(Report& report) {
-  if (report.lint) judge_lint(report);
+void judge(Report& report, const Options& options) {
+  if (report.lint) judge_lint(report, options);
   if (report.fit) {
     judge_fit(report);
     judge_kernels(report);
@@ -290,7 +294,7 @@ Result<Report> examine(Hardware hardware, const Options& options, ThreadPool& po
     }
   }
   match_findings(report, options, model.get());
-  judge(report);
+  judge(report, options);
   return report;
 }
 

@@ -163,7 +163,7 @@ TEST(Planner, TheLongestContextFitsAndAPageMoreDoesNot) {
   const std::int64_t least = Planner(*model, described_gpu(0), options, pool).fit().total();
   options.context = 0;
   EXPECT_EQ(Planner(*model, described_gpu(all), options, pool).fit().context, longest);
-  EXPECT_EQ(Planner(*model, described_gpu(least - 2'000'000), options, pool).fit().longest_context, 0);
+  EXPECT_EQ(Planner(*model, described_gpu(least - 1), options, pool).fit().longest_context, 0);
   if (longest <= 128) return;
   const std::int64_t between = (all + least) / 2;
   const Fit middle = Planner(*model, described_gpu(between), options, pool).fit();
@@ -244,6 +244,7 @@ TEST(Host, IsReadFromItsFiles) {
   root.put("sys/fs/cgroup/cpu.max", "250000 100000\n");
   root.put("sys/kernel/iommu_groups/0/type", "DMA\n");
   root.put_device("0000:40", "0000:41:00.0", "0x030200", "0x10de");
+  root.put("proc/driver/nvidia/gpus/0000:41:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 1\n");
   root.put_device("0000:40", "0000:42:00.0", "0x030000", "0x1a03");  // another maker's
   root.put_device("0000:c0", "0000:c1:00.0", "0x030200", "0x10de");
   const HostFacts host = read_host(root.path());
@@ -260,6 +261,8 @@ TEST(Host, IsReadFromItsFiles) {
   ASSERT_EQ(host.gpus.size(), 2u);
   EXPECT_EQ(host.gpus[1].address, "0000:c1:00.0");
   EXPECT_EQ(host.gpus[1].root, "0000:c0");
+  EXPECT_EQ(host.gpus[0].model, "NVIDIA H200");
+  EXPECT_EQ(host.gpus[1].model, "");
   EXPECT_EQ(host.gpus[0].numa_node, 1);
   EXPECT_EQ(host.gpus[0].speed, "32.0 GT/s PCIe");
   EXPECT_EQ(host.gpus[0].width, 16);

@@ -14,6 +14,7 @@ enum class Known : std::uint8_t { no, yes, unknown };
 // A GPU as the bus shows it.
 struct PciGpu {
   std::string address;  // "0000:41:00.0"
+  std::string model;    // as its driver calls it; empty: no driver is loaded
   int numa_node = -1;   // -1: the system has one, or does not say
   std::string speed;    // "32.0 GT/s PCIe"; of the link as it may be (max)
   int width = 0;        // lanes, the same
