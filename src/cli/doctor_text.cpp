@@ -115,6 +115,7 @@ struct TermGroup {
   std::string name;
   std::int64_t bytes = 0;
   std::vector<std::string> parts;
+  std::int64_t other_bytes = 0;  // of parts that are too small to name
 };
 
 std::vector<TermGroup> grouped(const std::vector<doctor::Term>& terms) {
@@ -126,12 +127,17 @@ std::vector<TermGroup> grouped(const std::vector<doctor::Term>& terms) {
     auto group = std::find_if(groups.begin(), groups.end(), [&](const TermGroup& other) { return other.name == name; });
     if (group == groups.end()) group = groups.insert(groups.end(), {.name = name});
     group->bytes += term.bytes;
-    const std::string part = colon == std::string::npos ? "" : term.name.substr(colon + 2) + " ";
     if (colon == std::string::npos) {
       if (!term.note.empty()) group->parts.push_back(term.note);
-    } else if (term.name != "weights: alignment" && term.name != "cache: alignment") {
-      group->parts.push_back(fmt::format("{}{}{}", part, bytes(term.bytes), term.note.empty() ? "" : " (" + term.note + ")"));
+    } else if (term.bytes < group->bytes / 50) {  // the largest come first
+      group->other_bytes += term.bytes;
+    } else {
+      group->parts.push_back(
+          fmt::format("{} {}{}", term.name.substr(colon + 2), bytes(term.bytes), term.note.empty() ? "" : " (" + term.note + ")"));
     }
+  }
+  for (TermGroup& group : groups) {
+    if (group.other_bytes > 0 && !group.parts.empty()) group.parts.push_back("other " + bytes(group.other_bytes));
   }
   return groups;
 }
@@ -169,9 +175,10 @@ std::string speed_text(const Report& report) {
   for (const doctor::PrefillSpeed& one : report.prefill)
     prefill.push_back(fmt::format("{} behind {}", rate_text(one.tokens_per_second), tokens_text(one.context)));
   text += row("prefill", prefill.empty() ? "not predicted" : fmt::format("tokens/s: {}", fmt::join(prefill, ", ")));
-  std::string how = fmt::format("{:.0f} % of {:.0f} GB/s", basis.memory_share * 100, basis.memory_gbs);
-  if (basis.tflops > 0) how += fmt::format(", {:.0f} % of {:.0f} TFLOPS", basis.compute_share * 100, basis.tflops);
-  if (basis.launch_us > 0) how += fmt::format(", {} us a kernel", basis.launch_us);
+  std::string how =
+      fmt::format("{:.0f} % of {}{:.0f} GB/s", basis.memory_share * 100, report.hardware.gpus > 0 ? "" : "measured ", basis.memory_gbs);
+  if (basis.tflops > 0) how += fmt::format(", {:.0f} % of {:.3g} TFLOPS", basis.compute_share * 100, basis.tflops);
+  if (basis.launch_us > 0) how += fmt::format(", {} us a call", basis.launch_us);
   if (basis.ranks > 1)
     how += fmt::format(", {} all-reduces over {}", 2 * basis.layers, basis.link == doctor::Link::nvlink ? "NVLink" : "PCIe");
   return text + row("assumed", how);
