@@ -289,6 +289,10 @@ void judge(Report& report, const Options& options) {
 // Everything about the model that needs it opened. Problems become part of the report.
 void examine_model(const Model& model, const Options& options, Report& report) {
   report.model = facts_of(model);
+  if (options.fit.context > report.model->longest) {
+    report.problems.push_back(fmt::format("--context {}: the model was made for at most {} tokens (max_position_embeddings)",
+                                          options.fit.context, report.model->longest));
+  }
   const Result<int> ranks = choose_ranks(model, report.hardware, options.ranks);
   if (!ranks) {
     report.problems.push_back(ranks.error().what + "; " + ranks.error().remedy);

@@ -340,6 +340,49 @@ TEST(Doctor, TooLittleMemoryIsAProblemWithAWayOut) {
   EXPECT_FALSE(report->fit->advice.empty());
 }
 
+TEST(Doctor, AContextThatTheModelWasNotMadeForIsAProblem) {
+  const Result<Report> report = examined(described(1, 96'000'000'000), kGolden, {.context = 1025, .chunk = 65});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->verdict, Verdict::impossible);
+  EXPECT_TRUE(report->problems.front().starts_with("--context 1025: the model was made for at most 1024 tokens"))
+      << report->problems.front();
+}
+
+TEST(Doctor, AcceptedErrorsOfLintAreDoubts) {
+  const FakeRoot root;
+  for (const auto& entry : fs::directory_iterator(kGolden)) fs::copy_file(entry.path(), root.path() / entry.path().filename());
+  ThreadPool pool(1);
+  const auto look = [&](std::vector<std::string> accept) {
+    Options options{.model = "copy", .folder = root.path(), .fit = {.context = 128, .chunk = 65}};
+    options.accept = std::move(accept);
+    return examine(described(1, 96'000'000'000), options, pool);
+  };
+  const Result<Report> before = look({});
+  ASSERT_TRUE(before.ok());
+  ASSERT_TRUE(before->problems.empty()) << before->problems.front();
+  // A file whose content never came: its header, and a hole.
+  const fs::path file = root.path() / "model.safetensors";
+  const std::uintmax_t size = fs::file_size(file);
+  std::ifstream original(file, std::ios::binary);
+  std::uint64_t header = 0;
+  original.read(reinterpret_cast<char*>(&header), 8);
+  std::string start(static_cast<std::size_t>(8 + header), '\0');
+  original.seekg(0);
+  original.read(start.data(), static_cast<std::streamsize>(start.size()));
+  fs::remove(file);
+  root.put("model.safetensors", start);
+  fs::resize_file(file, size);
+  const Result<Report> refused = look({});
+  ASSERT_TRUE(refused.ok());
+  EXPECT_EQ(refused->verdict, Verdict::impossible);
+  ASSERT_EQ(refused->problems.size(), 1u);
+  EXPECT_TRUE(refused->problems.front().starts_with("checkpoint: file-not-filled: ")) << refused->problems.front();
+  const Result<Report> accepted = look({"file-not-filled"});
+  ASSERT_TRUE(accepted.ok());
+  EXPECT_EQ(accepted->verdict, Verdict::doubtful);
+  EXPECT_TRUE(accepted->doubts.front().starts_with("checkpoint: file-not-filled: ")) << accepted->doubts.front();
+}
+
 TEST(Doctor, AModelThatCannotBeOpenedIsPartOfTheReport) {
   const FakeRoot root;
   root.put("config.json", "{\"model_type\": \"unheard_of\"}");
