@@ -48,6 +48,9 @@ TEST(Toml, ErrorsGiveLineAndColumn) {
   EXPECT_TRUE(parse_error("a = 1\na = 2\n").starts_with("x.toml: line 2, column ")) << parse_error("a = 1\na = 2\n");
   EXPECT_TRUE(parse_error("a = \"\xff\"").starts_with("x.toml: line 1, column ")) << parse_error("a = \"\xff\"");
   EXPECT_NE(parse_error("a = " + std::string(100'000, '[')), "");
+  for (const char* bad :
+       {"[&", "[&x]", "[[&x]]", "[ \x01]", "&", "a.&", "[a.&]", "a = {&", "a = [&", "[", "[[", "[]", "= 1", "\"", "'", "a"})
+    EXPECT_TRUE(parse_error(bad).starts_with("x.toml: line 1, column ")) << bad << ": " << parse_error(bad);
   EXPECT_EQ(parse_error(""), "") << "an empty table";
 }
 

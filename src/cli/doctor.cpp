@@ -37,6 +37,7 @@ struct DoctorFlags {
   std::int64_t ranks = 0;
   std::string precision = "fast";
   std::string cache_type = "auto";
+  std::vector<std::string> accept;
   std::string findings;
   std::int64_t context = 0;
   std::int64_t streams = 1;
@@ -47,6 +48,10 @@ struct DoctorFlags {
 void use_profile(doctor::Hardware& hardware, const HardwareProfile* profile) {
   hardware.profile = profile;
   if (profile != nullptr) hardware.peaks = doctor::peaks_of(*profile);
+}
+
+std::string gpus_text(const doctor::Hardware& hardware) {
+  return hardware.gpus == 1 ? hardware.device.name : fmt::format("{}x {}", hardware.gpus, hardware.device.name);
 }
 
 void use_processor(doctor::Hardware& hardware) {
@@ -65,7 +70,7 @@ Result<doctor::Hardware> described(const std::string& text) {
   }
   use_profile(hardware, named.profile);
   hardware.device = {.name = std::string(named.profile->full_name), .cuda = named.profile->cuda};
-  hardware.name = named.count == 1 ? hardware.device.name : fmt::format("{}x {}", named.count, hardware.device.name);
+  hardware.name = gpus_text(hardware);
   hardware.memory_bytes = named.profile->cuda.memory_bytes;
   const Result<const DeviceBackend*> backend = open_cuda_library();
   if (backend) {
@@ -76,13 +81,27 @@ Result<doctor::Hardware> described(const std::string& text) {
   return hardware;
 }
 
+// GPUs that the driver names and that no backend can be asked about: as good as described.
+bool use_named_by_driver(doctor::Hardware& hardware) {
+  const doctor::HostFacts host = doctor::read_host("/");
+  const HardwareProfile* const profile = host.gpus.empty() ? nullptr : doctor::profile_of(host.gpus.front().model);
+  if (profile == nullptr) return false;
+  for (const doctor::PciGpu& gpu : host.gpus) hardware.gpus += gpu.model == host.gpus.front().model ? 1 : 0;
+  use_profile(hardware, profile);
+  hardware.device = {.name = host.gpus.front().model, .cuda = profile->cuda, .driver = host.driver};
+  hardware.name = gpus_text(hardware);
+  hardware.memory_bytes = profile->cuda.memory_bytes;
+  hardware.no_kernels = hardware.no_gpu;
+  return true;
+}
+
 // The GPUs of this machine; equal ones are taken together, as tensor parallelism would.
 doctor::Hardware present() {
   doctor::Hardware hardware;
   const Result<OpenedBackend> opened = open_cuda_backend();
   if (!opened) {
     hardware.no_gpu = opened.error().what;
-    use_processor(hardware);
+    if (!use_named_by_driver(hardware)) use_processor(hardware);
     return hardware;
   }
   hardware.device = opened->devices.front();
@@ -97,7 +116,7 @@ doctor::Hardware present() {
     hardware.memory_bytes = hardware.gpus == 1 ? free : std::min(free, hardware.memory_bytes);
   }
   use_profile(hardware, doctor::profile_of(hardware.device.name));
-  hardware.name = hardware.gpus == 1 ? hardware.device.name : fmt::format("{}x {}", hardware.gpus, hardware.device.name);
+  hardware.name = gpus_text(hardware);
   return hardware;
 }
 
@@ -116,6 +135,7 @@ Result<int> run_doctor(const DoctorFlags& flags, Console& console) {
                                   .context = flags.context,
                                   .streams = flags.streams,
                                   .chunk = flags.chunk},
+                          .accept = flags.accept,
                           .findings_folder = flags.findings};
   if (!flags.model.empty()) {
     const Result<std::filesystem::path> folder = resolve_model(flags.model);
@@ -142,6 +162,9 @@ Action add_doctor(CLI::App& app) {
   accept_range(app.add_option("--chunk", flags->chunk, "Prompt tokens a step (default: 512)"), 1, 65536);
   accept_only(app.add_option("--precision", flags->precision, "exact or fast (default: fast)"), {"exact", "fast"});
   accept_only(app.add_option("--kv-cache-dtype", flags->cache_type, "auto, bf16 or fp8 (default: auto)"), {"auto", "bf16", "fp8"});
+  app.add_option("--accept", flags->accept, "Go on in spite of this kind of lint error, as serve does")
+      ->option_text("ID")
+      ->allow_extra_args(false);
   app.add_option("--findings", flags->findings, "Also read the findings of this folder")->option_text("DIR");
   app.add_flag("--json", flags->json, "Print one JSON object");
   return [flags](Console& console) { return run_doctor(*flags, console); };

@@ -41,8 +41,12 @@ json::object hardware_json(const doctor::Hardware& hardware) {
 json::object host_json(const doctor::HostFacts& host) {
   json::array gpus;
   for (const doctor::PciGpu& gpu : host.gpus) {
-    gpus.push_back(json::object{
-        {"address", gpu.address}, {"numa_node", gpu.numa_node}, {"speed", gpu.speed}, {"width", gpu.width}, {"host_bridge", gpu.root}});
+    gpus.push_back(json::object{{"address", gpu.address},
+                                {"model", gpu.model},
+                                {"numa_node", gpu.numa_node},
+                                {"speed", gpu.speed},
+                                {"width", gpu.width},
+                                {"host_bridge", gpu.root}});
   }
   return {{"cpu", host.cpu},
           {"cores", host.cores},

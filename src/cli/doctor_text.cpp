@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -56,6 +57,9 @@ std::string bus_text(const HostFacts& host) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// "64.2", "2450": three digits, and no exponent.
+std::string rate_text(double rate) { return rate < 1000 ? fmt::format("{:.3g}", rate) : fmt::format("{:.0f}", std::round(rate / 10) * 10); }
+
 std::string yes_no(Known known) { return known == Known::yes ? "on" : known == Known::no ? "off" : "unknown"; }
 
 std::string host_text(const Report& report) {
@@ -81,9 +85,9 @@ std::string machine_text(const Report& report) {
   }
   if (!report.hardware.is_described) text += host_text(report);
   if (report.disk) {
-    const std::string rate =
-        report.disk->read_gbs ? fmt::format("{:.2f} GB/s ({})", *report.disk->read_gbs, report.disk->how) : "unknown: " + report.disk->how;
-    text += row("disk", fmt::format("{} free where the model is; reads at {}", bytes(report.disk->free_bytes), rate));
+    const std::string rate = report.disk->read_gbs ? fmt::format("reads {:.2f} GB/s ({})", *report.disk->read_gbs, report.disk->how)
+                                                   : "how quickly it reads is unknown: " + report.disk->how;
+    text += row("disk", fmt::format("{} free where the model is; {}", bytes(report.disk->free_bytes), rate));
   }
   return text;
 }
@@ -111,22 +115,29 @@ struct TermGroup {
   std::string name;
   std::int64_t bytes = 0;
   std::vector<std::string> parts;
+  std::int64_t other_bytes = 0;  // of parts that are too small to name
 };
 
 std::vector<TermGroup> grouped(const std::vector<doctor::Term>& terms) {
   std::vector<TermGroup> groups;
   for (const doctor::Term& term : terms) {
+    if (term.bytes == 0) continue;
     const std::size_t colon = term.name.find(": ");
     const std::string name = term.name.substr(0, colon);
     auto group = std::find_if(groups.begin(), groups.end(), [&](const TermGroup& other) { return other.name == name; });
     if (group == groups.end()) group = groups.insert(groups.end(), {.name = name});
     group->bytes += term.bytes;
-    const std::string part = colon == std::string::npos ? "" : term.name.substr(colon + 2) + " ";
     if (colon == std::string::npos) {
       if (!term.note.empty()) group->parts.push_back(term.note);
-    } else if (term.name != "weights: alignment" && term.name != "cache: alignment") {
-      group->parts.push_back(fmt::format("{}{}{}", part, bytes(term.bytes), term.note.empty() ? "" : " (" + term.note + ")"));
+    } else if (term.bytes < group->bytes / 50) {  // the largest come first
+      group->other_bytes += term.bytes;
+    } else {
+      group->parts.push_back(
+          fmt::format("{} {}{}", term.name.substr(colon + 2), bytes(term.bytes), term.note.empty() ? "" : " (" + term.note + ")"));
     }
+  }
+  for (TermGroup& group : groups) {
+    if (group.other_bytes > 0 && !group.parts.empty()) group.parts.push_back("other " + bytes(group.other_bytes));
   }
   return groups;
 }
@@ -157,16 +168,17 @@ std::string speed_text(const Report& report) {
   const doctor::SpeedBasis& basis = *report.speed_basis;
   std::vector<std::string> decode;
   for (const doctor::DecodeSpeed& one : report.decode)
-    decode.push_back(fmt::format("{:.3g} tokens/s for {} at {}", one.tokens_per_second, one.streams, tokens_text(one.context)));
+    decode.push_back(fmt::format("{} for {} at {}", rate_text(one.tokens_per_second), one.streams, tokens_text(one.context)));
   std::string text = "speed, predicted\n";
-  text += row("decode", fmt::format("{}", fmt::join(decode, "; ")));
+  text += row("decode", fmt::format("tokens/s: {}", fmt::join(decode, ", ")));
   std::vector<std::string> prefill;
   for (const doctor::PrefillSpeed& one : report.prefill)
-    prefill.push_back(fmt::format("{:.3g} tokens/s behind {}", one.tokens_per_second, tokens_text(one.context)));
-  text += row("prefill", prefill.empty() ? "not predicted" : fmt::format("{}", fmt::join(prefill, "; ")));
-  std::string how = fmt::format("{:.0f} % of {:.0f} GB/s", basis.memory_share * 100, basis.memory_gbs);
-  if (basis.tflops > 0) how += fmt::format(", {:.0f} % of {:.0f} TFLOPS", basis.compute_share * 100, basis.tflops);
-  if (basis.launch_us > 0) how += fmt::format(", {} us a kernel", basis.launch_us);
+    prefill.push_back(fmt::format("{} behind {}", rate_text(one.tokens_per_second), tokens_text(one.context)));
+  text += row("prefill", prefill.empty() ? "not predicted" : fmt::format("tokens/s: {}", fmt::join(prefill, ", ")));
+  std::string how =
+      fmt::format("{:.0f} % of {}{:.0f} GB/s", basis.memory_share * 100, report.hardware.gpus > 0 ? "" : "measured ", basis.memory_gbs);
+  if (basis.tflops > 0) how += fmt::format(", {:.0f} % of {:.3g} TFLOPS", basis.compute_share * 100, basis.tflops);
+  if (basis.launch_us > 0) how += fmt::format(", {} us a call", basis.launch_us);
   if (basis.ranks > 1)
     how += fmt::format(", {} all-reduces over {}", 2 * basis.layers, basis.link == doctor::Link::nvlink ? "NVLink" : "PCIe");
   return text + row("assumed", how);
@@ -192,7 +204,7 @@ std::string kernels_text(const Report& report) {
 
 std::string findings_text(const Report& report) {
   constexpr std::size_t kShown = 3;
-  constexpr std::size_t kElsewhere = 4;
+  constexpr std::size_t kElsewhere = 6;
   if (report.matches.empty() && report.elsewhere.empty()) return "";
   std::string text = "known failures (`reckoner findings show ID`)\n";
   for (std::size_t i = 0; i < std::min(kShown, report.matches.size()); ++i) {

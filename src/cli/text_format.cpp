@@ -134,6 +134,7 @@ std::string wrapped(std::string_view label, std::string_view text) {
     column += word.size() + 1;
     text.remove_prefix(space == std::string_view::npos ? text.size() : space + 1);
   }
+  lines.erase(lines.find_last_not_of(' ') + 1);
   return lines + "\n";
 }
 

@@ -89,24 +89,28 @@ void make_model(const fs::path& folder, std::int64_t hidden, std::int64_t layers
   ASSERT_TRUE(written.ok()) << written.error().message();
 }
 
-// Each term of the prediction is there when the cache has been filled and the largest step has run.
-void expect_predicted(const std::string& model, const std::vector<std::string>& settings, int prompts) {
+// The cache has been filled by two prompts of `words` words, and the largest step has run.
+void expect_predicted(const std::string& model, int context, int words) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's memory is not predicted";
+#endif
+  const std::vector<std::string> settings = {"--context", std::to_string(context)};
   const double predicted = predicted_bytes(model, settings);
-  const RunningServer server(model, {"--device", "cpu", "--context", settings.at(1), "--cache-tokens", settings.at(1)});
-  fill_cache(server.port(), prompts, std::stoi(settings.at(1)) / 3);
+  const RunningServer server(model, {"--device", "cpu", "--context", settings[1], "--cache-tokens", settings[1]});
+  fill_cache(server.port(), 2, words);
   const double measured = resident_bytes(server.process());
-  EXPECT_LT(std::abs(predicted - measured) / measured, 0.05)
-      << "predicted " << predicted / 1e6 << " MB, measured " << measured / 1e6 << " MB";
+  EXPECT_LT(std::abs(predicted - measured) / measured, 0.05);
+  std::printf("predicted %.1f MB, measured %.1f MB\n", predicted / 1e6, measured / 1e6);
 }
 
-TEST(DoctorMemory, IsWithinFivePerCentForThePocketModel) { expect_predicted(kModel, {"--context", "8192"}, 6); }
+TEST(DoctorMemory, IsWithinFivePerCentForThePocketModel) { expect_predicted(kModel, 2048, 600); }
 
 TEST(DoctorMemory, IsWithinFivePerCentForALargerModel) {
   const Scratch scratch;
   const fs::path folder = fs::path(scratch.write("x", "")).parent_path();
   make_model(folder, 1024, 6, 512);
   if (HasFatalFailure()) return;
-  expect_predicted(folder.string(), {"--context", "4096"}, 4);
+  expect_predicted(folder.string(), 1024, 400);
 }
 
 TEST(DoctorProgram, ThePocketModelHereIsOneScreen) {
@@ -165,7 +169,8 @@ TEST(FindingsProgram, ALogShowsItsFindingsWithTheLine) {
   EXPECT_NE(run.out.find("line 5001: Setting KV cache dtype"), std::string::npos) << run.out;
   EXPECT_NE(run.out.find("https://github.com/"), std::string::npos) << run.out;
   const ProgramRun piped = run_program({"findings", "search", "-", "--json"}, log);
-  const std::vector<JsonNode> matches = list_at(parsed(piped.out), {"matches"});
+  const JsonDocument found = parsed(piped.out);
+  const std::vector<JsonNode> matches = list_at(found, {"matches"});
   ASSERT_EQ(matches.size(), 1u);
   EXPECT_EQ(matches[0].required("line_number")->as_int64(0, 1 << 20).value(), 5001);
 }

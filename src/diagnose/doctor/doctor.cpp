@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <set>
 
 #include "diagnose/doctor/rank_share.h"
@@ -51,7 +53,7 @@ ModelFacts facts_of(const Model& model) {
 // What a process on the processor takes beside weights, cache and workspace.
 std::int64_t program_bytes(const Model& model, const std::filesystem::path& folder) {
   // Measured: code and libraries, threads, HTTP, an idle engine.
-  constexpr std::int64_t kProgram = 30'000'000;
+  constexpr std::int64_t kProgram = 27'000'000;
   // A tensor's name, shape and place, its JSON while it is read, and its entry in the weights.
   constexpr std::int64_t kTensor = 700;
   // A tokenizer's tables and its text, in terms of its file.
@@ -101,28 +103,64 @@ std::vector<KernelUse> kernels_of(const std::vector<Ops::Call>& calls, const Har
                            return item.key.index() == call.key.index();
                          });
       if (!is_it) continue;
-      const KernelUse use{.op = served.op,
-                          .format = served.formats.empty() ? "" : format_name(call.key.format),
-                          .kernel = std::string(call.kernel),
-                          .refused = served.refused};
+      KernelUse use{.op = served.op,
+                    .format = served.formats.empty() ? "" : format_name(call.key.format),
+                    .kernel = std::string(call.kernel),
+                    .refused = served.refused};
+      // What says nothing of the machine: kernels of other formats or another precision were never meant for this.
+      std::erase_if(use.refused, [](const std::string& why) {
+        return why.ends_with(": is for another weight format") || why.ends_with("precision exact keeps them float");
+      });
       const bool known = std::any_of(uses.begin(), uses.end(), [&](const KernelUse& other) {
         return other.op == use.op && other.format == use.format && other.kernel == use.kernel;
       });
-      if (!known) uses.push_back(use);
+      if (!known) uses.push_back(std::move(use));
       break;
     }
   }
   return uses;
 }
 
-void predict_speed(Planner& planner, const Model& model, Report& report) {
+// What the processor's kernels multiply with all threads: a BF16 matrix by the rows of a step that reads a prompt. In 1e12 a second.
+double measure_tflops(const Hardware& hardware, Precision precision, ThreadPool& pool) {
+  constexpr std::int64_t kSize = 1024;
+  constexpr std::int64_t kRows = 256;
+  const auto zeros = [](std::int64_t bytes) {
+    Buffer buffer(bytes);
+    std::memset(buffer.data(), 0, static_cast<std::size_t>(bytes));
+    return buffer;
+  };
+  const Buffer weight = zeros(kSize * kSize * 2);
+  const Buffer x = zeros(kRows * kSize * 4);
+  const Buffer y = zeros(kRows * kSize * 4);
+  const LinearArgs args{.x = x.tensor(DType::f32, {kRows, kSize}),
+                        .w = {.format = QuantFormat::bf16, .rows = kSize, .cols = kSize, .data = weight.data()},
+                        .y = y.tensor(DType::f32, {kRows, kSize}),
+                        .precision = precision};
+  Ops ops(*hardware.catalogue, hardware.device, pool);
+  ops.begin_plan();
+  ops(args);
+  static_cast<void>(ops.end_plan());
+  using Clock = std::chrono::steady_clock;
+  const auto seconds_since = [](Clock::time_point from) { return std::chrono::duration<double>(Clock::now() - from).count(); };
+  double best = 0;
+  const Clock::time_point start = Clock::now();
+  while (seconds_since(start) < 0.1) {
+    const Clock::time_point begun = Clock::now();
+    ops(args);
+    best = std::max(best, 2.0 * kRows * kSize * kSize / seconds_since(begun));
+  }
+  return best / 1e12;
+}
+
+void predict_speed(Planner& planner, const Model& model, const Options& options, ThreadPool& pool, Report& report) {
   const Fit& fit = *report.fit;
   const Hardware& hardware = report.hardware;
   if (hardware.gpus > 0) {
     if (!hardware.peaks || hardware.device.cuda.memory_gbs <= 0) return;
     report.speed_basis = basis_for_gpu(hardware.device.cuda.memory_gbs, *hardware.peaks);
   } else {
-    report.speed_basis = basis_for_processor(measure_memory_gbs(report.host.cores));
+    report.speed_basis = basis_for_processor(measure_memory_gbs(pool), measure_tflops(hardware, options.fit.precision, pool));
   }
   SpeedBasis& basis = *report.speed_basis;
   basis.ranks = report.ranks;
@@ -141,10 +179,12 @@ void predict_speed(Planner& planner, const Model& model, Report& report) {
     if (time.seconds > 0) report.decode.push_back({1, fit.context, 1 / time.seconds});
   }
   if (basis.tflops <= 0) return;
-  for (const std::int64_t before : {std::int64_t{8192}, std::int64_t{65536}}) {
-    const std::int64_t tokens = step_tokens_for(512, fit.sequences);
+  const std::int64_t tokens = std::min(step_tokens_for(options.fit.chunk, fit.sequences), fit.context);
+  // Behind a short prompt, in the middle of the longest at most, and behind a long one.
+  const std::int64_t first = std::min<std::int64_t>(8192, (fit.context - tokens) / 2 / 1024 * 1024);
+  for (const std::int64_t before : {first, std::int64_t{65536}}) {
     if (before + tokens > fit.context) break;
-    const StepTime time = step_time(planner.step(tokens, before), tokens, basis);
+    const StepTime time = step_time(planner.step(tokens, before + tokens), tokens, basis);
     if (time.seconds > 0) report.prefill.push_back({before, static_cast<double>(tokens) / time.seconds});
   }
 }
@@ -181,18 +221,22 @@ findings::Facts facts_for(const Report& report, const Options& options, const Mo
 
 void match_findings(Report& report, const Options& options, const Model* model) {
   for (findings::FactMatch& match : findings::match_facts(report.known, facts_for(report, options, model))) {
-    const bool here = match.in_checkpoint || match.finding->applies.engines.empty();
+    // What lies in the checkpoint or the machine itself, whatever serves; all else are failures of some server.
+    const findings::Applies& applies = match.finding->applies;
+    const bool here = match.in_checkpoint || (applies.engines.empty() && !applies.traits.empty());
     (here ? report.matches : report.elsewhere).push_back(std::move(match));
   }
 }
 
 std::string gigabytes(std::int64_t bytes) { return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9); }
 
-void judge_lint(Report& report) {
+void judge_lint(Report& report, const Options& options) {
   for (const lint::FindingGroup* group : report.lint->groups()) {
     const std::string text = fmt::format("checkpoint: {}: {}", group->kind->id, group->kind->title);
-    if (group->kind->severity == lint::Severity::error) report.problems.push_back(text);
-    if (group->kind->severity == lint::Severity::warning) report.doubts.push_back(text);
+    const bool is_accepted = std::find(options.accept.begin(), options.accept.end(), group->kind->id) != options.accept.end();
+    const bool is_error = group->kind->severity == lint::Severity::error;
+    if (is_error && !is_accepted) report.problems.push_back(text);
+    if (group->kind->severity == lint::Severity::warning || (is_error && is_accepted)) report.doubts.push_back(text);
   }
 }
 
@@ -232,8 +276,8 @@ void judge_host(Report& report) {
   }
 }
 
-void judge(Report& report) {
-  if (report.lint) judge_lint(report);
+void judge(Report& report, const Options& options) {
+  if (report.lint) judge_lint(report, options);
   if (report.fit) {
     judge_fit(report);
     judge_kernels(report);
@@ -243,14 +287,19 @@ void judge(Report& report) {
 }
 
 // Everything about the model that needs it opened. Problems become part of the report.
-void examine_model(const Model& model, const Options& options, ThreadPool& pool, Report& report) {
+void examine_model(const Model& model, const Options& options, Report& report) {
   report.model = facts_of(model);
+  if (options.fit.context > report.model->longest) {
+    report.problems.push_back(fmt::format("--context {}: the model was made for at most {} tokens (max_position_embeddings)",
+                                          options.fit.context, report.model->longest));
+  }
   const Result<int> ranks = choose_ranks(model, report.hardware, options.ranks);
   if (!ranks) {
     report.problems.push_back(ranks.error().what + "; " + ranks.error().remedy);
     return;
   }
   report.ranks = *ranks;
+  ThreadPool pool(report.host.cores);  // as many as serve would have: kernels need workspace for each
   FitOptions fit = options.fit;
   fit.ranks = report.ranks;
   Planner planner(model, planned_device(report.hardware, model, options, report.ranks), fit, pool);
@@ -264,7 +313,7 @@ void examine_model(const Model& model, const Options& options, ThreadPool& pool,
   const std::vector<Ops::Call> many = planner.step(512, report.fit->context);
   calls.insert(calls.end(), many.begin(), many.end());
   report.kernels = kernels_of(calls, report.hardware, model);
-  predict_speed(planner, model, report);
+  if (report.fit->fits) predict_speed(planner, model, options, pool, report);
 }
 
 }  // namespace
@@ -284,13 +333,13 @@ Result<Report> examine(Hardware hardware, const Options& options, ThreadPool& po
     Result<std::unique_ptr<Model>> opened = open_model(options.folder);
     if (opened) {
       model = std::move(opened).value();
-      examine_model(*model, options, pool, report);
+      examine_model(*model, options, report);
     } else {
       report.problems.push_back(opened.error().what);
     }
   }
   match_findings(report, options, model.get());
-  judge(report);
+  judge(report, options);
   return report;
 }
 

@@ -34,8 +34,9 @@ struct Options {
   std::string model;  // as the user called it; empty: only the machine is looked at
   std::filesystem::path folder;
   int ranks = 0;  // 0: as many as there are GPUs, or fewer if only fewer can divide the model
-  FitOptions fit;
-  std::string findings_folder;
+  FitOptions fit = {};
+  std::vector<std::string> accept = {};  // ids of lint errors to go on in spite of, as serve does
+  std::string findings_folder = {};
 };
 
 struct KernelUse {
@@ -74,7 +75,7 @@ struct Report {
   std::vector<DecodeSpeed> decode;
   std::vector<PrefillSpeed> prefill;
   std::vector<findings::Finding> known;        // owns what `matches` names
-  std::vector<findings::FactMatch> matches;    // that concern any server or this checkpoint
+  std::vector<findings::FactMatch> matches;    // that lie in this checkpoint or machine
   std::vector<findings::FactMatch> elsewhere;  // that concern other servers
   Verdict verdict = Verdict::ready;
   std::vector<std::string> problems;  // why it is impossible

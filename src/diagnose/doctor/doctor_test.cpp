@@ -163,7 +163,7 @@ TEST(Planner, TheLongestContextFitsAndAPageMoreDoesNot) {
   const std::int64_t least = Planner(*model, described_gpu(0), options, pool).fit().total();
   options.context = 0;
   EXPECT_EQ(Planner(*model, described_gpu(all), options, pool).fit().context, longest);
-  EXPECT_EQ(Planner(*model, described_gpu(least - 2'000'000), options, pool).fit().longest_context, 0);
+  EXPECT_EQ(Planner(*model, described_gpu(least - 1), options, pool).fit().longest_context, 0);
   if (longest <= 128) return;
   const std::int64_t between = (all + least) / 2;
   const Fit middle = Planner(*model, described_gpu(between), options, pool).fit();
@@ -244,6 +244,7 @@ TEST(Host, IsReadFromItsFiles) {
   root.put("sys/fs/cgroup/cpu.max", "250000 100000\n");
   root.put("sys/kernel/iommu_groups/0/type", "DMA\n");
   root.put_device("0000:40", "0000:41:00.0", "0x030200", "0x10de");
+  root.put("proc/driver/nvidia/gpus/0000:41:00.0/information", "Model: \t\t NVIDIA H200\nIRQ: 1\n");
   root.put_device("0000:40", "0000:42:00.0", "0x030000", "0x1a03");  // another maker's
   root.put_device("0000:c0", "0000:c1:00.0", "0x030200", "0x10de");
   const HostFacts host = read_host(root.path());
@@ -260,6 +261,8 @@ TEST(Host, IsReadFromItsFiles) {
   ASSERT_EQ(host.gpus.size(), 2u);
   EXPECT_EQ(host.gpus[1].address, "0000:c1:00.0");
   EXPECT_EQ(host.gpus[1].root, "0000:c0");
+  EXPECT_EQ(host.gpus[0].model, "NVIDIA H200");
+  EXPECT_EQ(host.gpus[1].model, "");
   EXPECT_EQ(host.gpus[0].numa_node, 1);
   EXPECT_EQ(host.gpus[0].speed, "32.0 GT/s PCIe");
   EXPECT_EQ(host.gpus[0].width, 16);
@@ -335,6 +338,49 @@ TEST(Doctor, TooLittleMemoryIsAProblemWithAWayOut) {
   ASSERT_EQ(report->verdict, Verdict::impossible) << report->fit->total();
   EXPECT_TRUE(report->problems.front().starts_with("memory: ")) << report->problems.front();
   EXPECT_FALSE(report->fit->advice.empty());
+}
+
+TEST(Doctor, AContextThatTheModelWasNotMadeForIsAProblem) {
+  const Result<Report> report = examined(described(1, 96'000'000'000), kGolden, {.context = 1025, .chunk = 65});
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->verdict, Verdict::impossible);
+  EXPECT_TRUE(report->problems.front().starts_with("--context 1025: the model was made for at most 1024 tokens"))
+      << report->problems.front();
+}
+
+TEST(Doctor, AcceptedErrorsOfLintAreDoubts) {
+  const FakeRoot root;
+  for (const auto& entry : fs::directory_iterator(kGolden)) fs::copy_file(entry.path(), root.path() / entry.path().filename());
+  ThreadPool pool(1);
+  const auto look = [&](std::vector<std::string> accept) {
+    Options options{.model = "copy", .folder = root.path(), .fit = {.context = 128, .chunk = 65}};
+    options.accept = std::move(accept);
+    return examine(described(1, 96'000'000'000), options, pool);
+  };
+  const Result<Report> before = look({});
+  ASSERT_TRUE(before.ok());
+  ASSERT_TRUE(before->problems.empty()) << before->problems.front();
+  // A file whose content never came: its header, and a hole.
+  const fs::path file = root.path() / "model.safetensors";
+  const std::uintmax_t size = fs::file_size(file);
+  std::ifstream original(file, std::ios::binary);
+  std::uint64_t header = 0;
+  original.read(reinterpret_cast<char*>(&header), 8);
+  std::string start(static_cast<std::size_t>(8 + header), '\0');
+  original.seekg(0);
+  original.read(start.data(), static_cast<std::streamsize>(start.size()));
+  fs::remove(file);
+  root.put("model.safetensors", start);
+  fs::resize_file(file, size);
+  const Result<Report> refused = look({});
+  ASSERT_TRUE(refused.ok());
+  EXPECT_EQ(refused->verdict, Verdict::impossible);
+  ASSERT_EQ(refused->problems.size(), 1u);
+  EXPECT_TRUE(refused->problems.front().starts_with("checkpoint: file-not-filled: ")) << refused->problems.front();
+  const Result<Report> accepted = look({"file-not-filled"});
+  ASSERT_TRUE(accepted.ok());
+  EXPECT_EQ(accepted->verdict, Verdict::doubtful);
+  EXPECT_TRUE(accepted->doubts.front().starts_with("checkpoint: file-not-filled: ")) << accepted->doubts.front();
 }
 
 TEST(Doctor, AModelThatCannotBeOpenedIsPartOfTheReport) {

@@ -59,7 +59,9 @@ ModelWeights& named(const Model& model) { return const_cast<ModelWeights&>(model
 std::map<std::pair<std::string, Placement>, Part> parts_of(const Model& share) {
   std::map<std::pair<std::string, Placement>, Part> parts;
   for_each_rule(*share.family, share.config, [&](const WeightRule& rule) {
-    Part& part = parts[{std::string(part_name(rule.role)), placement_of(rule)}];
+    const bool is_whole = placement_of(rule) == Placement::replicated;
+    const std::string_view part_of = rule.role == WeightRole::attention && is_whole ? "latent projections" : part_name(rule.role);
+    Part& part = parts[{std::string(part_of), placement_of(rule)}];
     for_each_place(rule, share.config, [&](WeightPlace place) {
       if (rule.matrix == nullptr) {
         part.bytes += rule.vector(named(share), place).bytes();
@@ -95,6 +97,7 @@ std::int64_t Fit::total() const {
 struct Planner::Plan {
   std::unique_ptr<CountingMemory> memory;
   std::unique_ptr<StepRunner> runner;
+  std::int64_t kernels = 0;  // of a step of one token
   std::int64_t bytes() const { return memory != nullptr ? memory->device_bytes() : runner->planned_bytes(); }
 };
 
@@ -116,6 +119,7 @@ Planner::Plan Planner::plan(std::int64_t context, std::int64_t streams) const {
   plan.runner = std::make_unique<StepRunner>(*share_, share_->weights,
                                              Device{.info = device_.info, .catalogue = device_.catalogue, .memory = plan.memory.get()},
                                              pool_, options_.precision, limits);
+  plan.kernels = static_cast<std::int64_t>(plan.runner->plan(1, context).size());
   return plan;
 }
 
@@ -124,8 +128,15 @@ std::int64_t Planner::fixed_bytes() const {
   return (device_.is_gpu() ? upload_bytes(*share_) : share_->weight_bytes) + device_.program_bytes;
 }
 
+// Steps of each number of rows up to that of the streams are recorded.
+std::int64_t Planner::graph_bytes(const Plan& planned, std::int64_t streams) const {
+  if (!device_.is_gpu()) return 0;
+  return std::min(sequences_for(streams), DeviceStep::kMaxRecordedRows) * planned.kernels * kGraphNodeBytes;
+}
+
 std::int64_t Planner::bytes_at(std::int64_t context, std::int64_t streams) const {
-  return fixed_bytes() + plan(context, streams).bytes() + rounded_up(context) * streams * cache_bytes_per_token_;
+  const Plan planned = plan(context, streams);
+  return fixed_bytes() + planned.bytes() + graph_bytes(planned, streams) + rounded_up(context) * streams * cache_bytes_per_token_;
 }
 
 std::int64_t Planner::longest_context(std::int64_t streams) const {
@@ -195,8 +206,8 @@ void Planner::add_terms(Fit& fit) const {
   if (device_.is_gpu()) {
     fit.terms.push_back({"step buffers", chosen_->bytes() - runner.planned_bytes(), ""});
     const std::int64_t graphs = std::min(fit.sequences, DeviceStep::kMaxRecordedRows);
-    const auto nodes = static_cast<std::int64_t>(runner.plan(1, fit.context).size());
-    fit.terms.push_back({"CUDA graphs", graphs * nodes * kGraphNodeBytes, fmt::format("{} sizes of {} kernels, estimated", graphs, nodes)});
+    fit.terms.push_back(
+        {"CUDA graphs", graph_bytes(*chosen_, fit.streams), fmt::format("{} sizes of {} kernels, estimated", graphs, chosen_->kernels)});
   }
   fit.terms.push_back({device_.is_gpu() ? "driver and reserve" : "program", device_.program_bytes,
                        device_.is_gpu() ? "estimated" : "code, tokenizer, names, threads"});

@@ -72,6 +72,7 @@ class Planner {
   struct Plan;
   Plan plan(std::int64_t context, std::int64_t streams) const;
   std::int64_t fixed_bytes() const;
+  std::int64_t graph_bytes(const Plan& plan, std::int64_t streams) const;
   std::int64_t bytes_at(std::int64_t context, std::int64_t streams) const;
   std::int64_t longest_context(std::int64_t streams) const;
   std::int64_t most_streams(std::int64_t context) const;

@@ -86,6 +86,17 @@ std::string driver_version(const fs::path& root) {
   return "";
 }
 
+// "Model: 		 NVIDIA H200" in what the driver says of a GPU.
+std::string model_of(const fs::path& root, const std::string& address) {
+  std::ifstream file(root / "proc/driver/nvidia/gpus" / address / "information");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("Model:")) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", 6);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
 // "0000:40" of ".../pci0000:40/0000:40:01.1/0000:41:00.0"
 std::string host_bridge(const fs::path& device) {
   std::error_code failure;
@@ -133,7 +144,9 @@ void read_bus(const fs::path& root, HostFacts& host) {
       if (found == Known::yes || host.acs == Known::unknown) host.acs = found;
     }
     if (!kind.starts_with("0x03") || first_line(device / "vendor") != "0x10de") continue;
-    host.gpus.push_back({.address = device.filename().string(),
+    const std::string address = device.filename().string();
+    host.gpus.push_back({.address = address,
+                         .model = model_of(root, address),
                          .numa_node = static_cast<int>(number_in(device / "numa_node").value_or(-1)),
                          .speed = first_line(device / "max_link_speed"),
                          .width = static_cast<int>(number_in(device / "max_link_width").value_or(0)),

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/threads.h"
+
 namespace reckoner::doctor {
 
 enum class Known : std::uint8_t { no, yes, unknown };
@@ -14,6 +16,7 @@ enum class Known : std::uint8_t { no, yes, unknown };
 // A GPU as the bus shows it.
 struct PciGpu {
   std::string address;  // "0000:41:00.0"
+  std::string model;    // as its driver calls it; empty: no driver is loaded
   int numa_node = -1;   // -1: the system has one, or does not say
   std::string speed;    // "32.0 GT/s PCIe"; of the link as it may be (max)
   int width = 0;        // lanes, the same
@@ -50,7 +53,7 @@ struct DiskFacts {
 // Of the disk that `folder` is on. Reads at most 256 MB of its largest file, for at most two seconds, past the page cache.
 DiskFacts measure_disk(const std::filesystem::path& folder);
 
-// Of the memory: reads at most 256 MB with all threads for a tenth of a second. In 1e9 bytes a second.
-double measure_memory_gbs(int threads);
+// Of the memory: reads at most 256 MB with all threads of the pool for a tenth of a second. In 1e9 bytes a second.
+double measure_memory_gbs(ThreadPool& pool);
 
 }  // namespace reckoner::doctor

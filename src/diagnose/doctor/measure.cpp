@@ -96,10 +96,9 @@ DiskFacts measure_disk(const fs::path& folder) {
   return disk;
 }
 
-double measure_memory_gbs(int threads) {
+double measure_memory_gbs(ThreadPool& pool) {
   constexpr std::int64_t kElements = kSampleBytes / 8;
   constexpr std::int64_t kPieces = 64;
-  ThreadPool pool(threads);
   const auto memory = std::make_unique<std::uint64_t[]>(kElements);  // zeroed: every page is there
   std::atomic<std::uint64_t> sum = 0;
   const auto read_all = [&] {

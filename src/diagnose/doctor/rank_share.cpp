@@ -112,6 +112,7 @@ std::unique_ptr<Model> rank_share(const Model& whole, int ranks) {
   config.num_key_value_heads = config.is_mla() ? config.num_attention_heads : key_heads_of_share(whole.config, ranks);
   config.intermediate_size /= ranks;
   config.moe_intermediate_size /= ranks;
+  config.vocab_size = (config.vocab_size + ranks - 1) / ranks;  // of the logits
   for_each_rule(*whole.family, whole.config, [&](const WeightRule& rule) {
     const Cut cut = cut_of(rule);
     for_each_place(rule, whole.config, [&](WeightPlace place) {

@@ -7,6 +7,7 @@ namespace {
 
 // A kernel of a recorded step starts this long after the one before it has ended.
 constexpr double kLaunchUs = 1.5;
+constexpr double kWakeUs = 5;
 // What adding up a few rows takes at least: over PCIe through NCCL, over NVLink.
 constexpr double kPcieUs = 25;
 constexpr double kNvlinkUs = 10;
@@ -26,8 +27,10 @@ SpeedBasis basis_for_gpu(double memory_gbs, const Peaks& peaks) {
   return {.memory_gbs = memory_gbs, .tflops = peaks.bf16_tflops, .launch_us = kLaunchUs, .link = peaks.link, .link_gbs = peaks.link_gbs};
 }
 
-// Measured bandwidth is no peak: kernels come close to it.
-SpeedBasis basis_for_processor(double memory_gbs) { return {.memory_gbs = memory_gbs, .memory_share = 0.8}; }
+// What is measured is no peak: kernels come close to it. Waking the threads takes a few microseconds.
+SpeedBasis basis_for_processor(double memory_gbs, double tflops) {
+  return {.memory_gbs = memory_gbs, .tflops = tflops, .memory_share = 0.8, .compute_share = 0.7, .launch_us = kWakeUs};
+}
 
 StepTime step_time(const std::vector<Ops::Call>& calls, std::int64_t tokens, const SpeedBasis& basis) {
   StepTime time;

@@ -25,7 +25,8 @@ struct SpeedBasis {
 };
 
 SpeedBasis basis_for_gpu(double memory_gbs, const Peaks& peaks);
-SpeedBasis basis_for_processor(double memory_gbs);
+// Both as measured.
+SpeedBasis basis_for_processor(double memory_gbs, double tflops);
 
 struct StepTime {
   double seconds = 0;

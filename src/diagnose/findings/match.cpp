@@ -47,18 +47,18 @@ bool weigh_applies(const Applies& applies, const Facts& facts, FactMatch& match)
     const Fit found = fit(wanted, present, which, same);
     if (found == Fit::no) excluded = true;
     if (found != Fit::yes) return;
-    telling = telling || weight >= 3;
+    telling = telling || what == "hardware" || what == "model";
     match.weight += weight;
     match.because.push_back(fmt::format("{} {}", what, which));
   };
   weigh("hardware", applies.hardware, facts.hardware, 3, is_hardware);
   weigh("model", applies.models, one_or_none(facts.model), 3, equal);
-  weigh("format", applies.formats, facts.formats, 2, equal);
+  weigh("format", applies.formats, facts.formats, 3, equal);
   weigh("engine", applies.engines, one_or_none(facts.engine), 2, equal);
   for (const std::string& trait : applies.traits) {
     if (std::find(facts.traits.begin(), facts.traits.end(), trait) == facts.traits.end()) return false;
     telling = true;
-    match.weight += 2;
+    match.weight += 1;
     match.because.push_back(trait);
   }
   if (!applies.versions.empty() && !facts.version.empty()) {
