@@ -8,9 +8,9 @@
 #include <cstring>
 #include <set>
 
-#include "diagnose/doctor/rank_share.h"
 #include "diagnose/lint/lint.h"
 #include "diagnose/served/served.h"
+#include "model/share_of.h"
 #include "quant/format.h"
 
 namespace reckoner::doctor {
@@ -79,7 +79,7 @@ PlannedDevice planned_device(const Hardware& hardware, const Model& model, const
 // As asked, or the most GPUs that can divide the model.
 Result<int> choose_ranks(const Model& model, const Hardware& hardware, int asked) {
   if (asked > 0) {
-    TRY(check_ranks(model, asked));
+    TRY(check_split(model, asked));
     if (hardware.gpus == 0 && asked > 1) return Error{fmt::format("--tp {}: there is no GPU here", asked), "describe some with --hardware"};
     if (asked > std::max(1, hardware.gpus))
       return Error{fmt::format("--tp {}: there are {} GPUs", asked, hardware.gpus),
@@ -87,7 +87,7 @@ Result<int> choose_ranks(const Model& model, const Hardware& hardware, int asked
     return asked;
   }
   for (int ranks = hardware.gpus; ranks > 1; --ranks) {
-    if (check_ranks(model, ranks).ok()) return ranks;
+    if (check_split(model, ranks).ok()) return ranks;
   }
   return 1;
 }

@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "diagnose/doctor/counting_memory.h"
-#include "diagnose/doctor/rank_share.h"
 #include "model/upload.h"
 
 namespace reckoner::doctor {
@@ -63,40 +62,6 @@ TEST(HardwareNames, ADeviceIsFoundByWhatItCallsItself) {
     EXPECT_EQ(profile_of(profile.full_name), &profile) << profile.full_name;
     EXPECT_TRUE(peaks_of(profile).has_value()) << profile.name;
   }
-}
-
-// Bytes of a share, by hand: what is divided counts once over all ranks, what is not counts in each.
-TEST(RankShare, DividesWhatTheRuleSaysAndNothingElse) {
-  for (const char* folder : {kGolden, "tests/golden/glm4_moe", "tests/golden/deepseek_v3_groups"}) {
-    const std::unique_ptr<Model> whole = opened(folder);
-    ASSERT_TRUE(check_ranks(*whole, 2).ok()) << folder << check_ranks(*whole, 2).error().message();
-    const std::unique_ptr<Model> share = rank_share(*whole, 2);
-    std::int64_t divided = 0;
-    std::int64_t same = 0;
-    for_each_rule(*whole->family, whole->config, [&](const WeightRule& rule) {
-      for_each_place(rule, whole->config, [&](WeightPlace place) {
-        const std::int64_t all = rule.matrix != nullptr ? rule.matrix(whole->weights, place).rows * rule.matrix(whole->weights, place).cols
-                                                        : rule.vector(whole->weights, place).shape.elements();
-        const std::int64_t part = rule.matrix != nullptr ? rule.matrix(share->weights, place).rows * rule.matrix(share->weights, place).cols
-                                                         : rule.vector(share->weights, place).shape.elements();
-        EXPECT_EQ(part, placement_of(rule) == Placement::sharded ? all / 2 : all) << folder << " " << rule.name;
-        (placement_of(rule) == Placement::sharded ? divided : same) += all;
-      });
-    });
-    EXPECT_GT(divided, 0);
-    EXPECT_GT(same, 0);
-    EXPECT_LT(share->weight_bytes, whole->weight_bytes);
-    EXPECT_LT(whole->weight_bytes, 2 * share->weight_bytes) << "what both have counts twice";
-  }
-}
-
-TEST(RankShare, WhatCannotBeDividedIsSaid) {
-  const std::unique_ptr<Model> model = opened(kGolden);
-  const Status status = check_ranks(*model, 3);
-  ASSERT_FALSE(status.ok());
-  EXPECT_NE(status.error().what.find("attention heads, which 3 ranks cannot divide"), std::string::npos) << status.error().what;
-  EXPECT_NE(status.error().remedy.find("possible are 1, 2"), std::string::npos) << status.error().remedy;
-  EXPECT_TRUE(check_ranks(*model, 1).ok());
 }
 
 PlannedDevice described_gpu(std::int64_t memory_bytes) {
@@ -320,7 +285,7 @@ TEST(Doctor, ASmallModelFitsALargeMachine) {
   EXPECT_NE(report->verdict, Verdict::impossible) << fmt::format("{}", report->problems.empty() ? "" : report->problems.front());
   ASSERT_TRUE(report->fit.has_value());
   EXPECT_TRUE(report->fit->fits);
-  EXPECT_TRUE(check_ranks(*opened(kGolden), report->ranks).ok());
+  EXPECT_TRUE(check_split(*opened(kGolden), report->ranks).ok());
   EXPECT_GT(report->ranks, 1);
   ASSERT_FALSE(report->decode.empty());
   EXPECT_GT(report->decode.front().tokens_per_second, 0);

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "diagnose/doctor/counting_memory.h"
-#include "diagnose/doctor/rank_share.h"
+#include "model/share_of.h"
 #include "model/upload.h"
 #include "quant/format.h"
 
@@ -55,13 +55,13 @@ struct Part {
 // The rules name places in weights that could be written.
 ModelWeights& named(const Model& model) { return const_cast<ModelWeights&>(model.weights); }
 
-// Weights by what they are for and whether ranks divide them.
-std::map<std::pair<std::string, Placement>, Part> parts_of(const Model& share) {
-  std::map<std::pair<std::string, Placement>, Part> parts;
+// Weights by what they are for, and whether each rank has all of them.
+std::map<std::pair<std::string, bool>, Part> parts_of(const Model& share) {
+  std::map<std::pair<std::string, bool>, Part> parts;
   for_each_rule(*share.family, share.config, [&](const WeightRule& rule) {
-    const bool is_whole = placement_of(rule) == Placement::replicated;
+    const bool is_whole = rule.split == Split::whole;
     const std::string_view part_of = rule.role == WeightRole::attention && is_whole ? "latent projections" : part_name(rule.role);
-    Part& part = parts[{std::string(part_of), placement_of(rule)}];
+    Part& part = parts[{std::string(part_of), is_whole}];
     for_each_place(rule, share.config, [&](WeightPlace place) {
       if (rule.matrix == nullptr) {
         part.bytes += rule.vector(named(share), place).bytes();
@@ -73,6 +73,13 @@ std::map<std::pair<std::string, Placement>, Part> parts_of(const Model& share) {
     });
   });
   return parts;
+}
+
+// Of as many ranks as check_split() allows.
+std::unique_ptr<Model> first_share(const Model& model, int ranks) {
+  Result<std::unique_ptr<Model>> share = share_of(model, {.index = 0, .count = ranks});
+  CHECK(share.ok(), share.ok() ? "" : share.error().what);
+  return std::move(share).value();
 }
 
 std::int64_t rows_bytes(const std::vector<CacheView>& views) {
@@ -102,7 +109,7 @@ struct Planner::Plan {
 };
 
 Planner::Planner(const Model& model, const PlannedDevice& device, const FitOptions& options, ThreadPool& pool)
-    : model_(model), share_(rank_share(model, options.ranks)), device_(device), options_(options), pool_(pool) {
+    : model_(model), share_(first_share(model, options.ranks)), device_(device), options_(options), pool_(pool) {
   cache_bytes_per_token_ = kv_layout(share_->config, options.precision, options.cache_type).bytes_per_token();
 }
 
@@ -168,10 +175,9 @@ std::int64_t Planner::most_streams(std::int64_t context) const {
 }
 
 void Planner::add_terms(Fit& fit) const {
-  const auto is_shared = [&](Placement placement) { return options_.ranks > 1 && placement == Placement::sharded; };
   std::int64_t weights = 0;
   for (const auto& [which, part] : parts_of(*share_)) {
-    const std::string placed = options_.ranks == 1 ? "" : is_shared(which.second) ? fmt::format("1/{}", options_.ranks) : "whole";
+    const std::string placed = options_.ranks == 1 ? "" : which.second ? "whole" : fmt::format("1/{}", options_.ranks);
     std::string note;
     for (const std::string& format : part.formats) note += (note.empty() ? "" : ", ") + format;
     if (!placed.empty()) note += (note.empty() ? "" : "; ") + placed;
@@ -235,7 +241,7 @@ void Planner::advise(Fit& fit) const {
   for (int ranks = options_.ranks + 1; ranks <= kMostRanks; ++ranks) {
     FitOptions more = options_;
     more.ranks = ranks;
-    if (!check_ranks(model_, ranks).ok() || !would_fit(more)) continue;
+    if (!check_split(model_, ranks).ok() || !would_fit(more)) continue;
     fit.advice.push_back(fmt::format("--tp {}: that many such GPUs hold it", ranks));
     break;
   }

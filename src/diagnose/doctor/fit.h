@@ -58,7 +58,7 @@ struct Fit {
 // Plans steps of a rank's share of a model on a device that may only be described. Nothing is read of the weights.
 class Planner {
  public:
-  // `ranks` as check_ranks() allows; one on the processor.
+  // `ranks` as check_split() allows; one on the processor.
   Planner(const Model& model, const PlannedDevice& device, const FitOptions& options, ThreadPool& pool);
   ~Planner();
 
