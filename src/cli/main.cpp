@@ -3,6 +3,7 @@
 
 int main(int argc, char** argv) {
   using namespace reckoner;
-  const Subcommand subcommands[] = {kServe, kRun, kVerify, kInspect, kLint, kTokenize, kQuantize, kCompare, kTrace, kReplay, kBench, kKernels, kAdmit};
+  const Subcommand subcommands[] = {kServe,   kRun,   kVerify, kInspect, kLint,    kTokenize, kQuantize,
+                                    kCompare, kTrace, kReplay, kBench,   kKernels, kAdmit};
   return run_command_line(argc, argv, subcommands);
 }
