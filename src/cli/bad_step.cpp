@@ -28,7 +28,8 @@ void look_into(const BadStep& bad, const Session& session, const std::filesystem
                 {"version", RECKONER_VERSION}};
   std::error_code ignored;  // the bundle's own error says more
   std::filesystem::create_directories(folder, ignored);
-  const std::optional<trace::Origin> origin = trace::find_origin(bad.runner, bad.batch, bad.step, weights, wish);
+  const std::int64_t first_layer = trace::layer_of(bad.place, session.model->config.num_hidden_layers);
+  const std::optional<trace::Origin> origin = trace::find_origin(bad.runner, bad.batch, bad.step, weights, wish, first_layer);
   if (!origin) {
     console.note(fmt::format("step {} was run again to find where its value stopped being finite: this time it did not happen", bad.step));
     return;

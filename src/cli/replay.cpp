@@ -36,7 +36,8 @@ struct ReplayOptions {
 
 Result<int> replay_bundle(const ReplayOptions& options, Console& console) {
   const trace::Bundle bundle = TRY(trace::read_bundle(options.bundle));
-  const DeviceChoice gpu = TRY(choose_device(options.device, 0));
+  const std::vector<DeviceChoice> devices = TRY(choose_devices(options.device, {}));
+  const DeviceChoice& gpu = devices.front();
   const Catalogue cpu = cpu_catalogue();
   const Catalogue cuda = gpu.memory != nullptr ? gpu.catalogue() : Catalogue{};
   std::vector<trace::ReplayStand> stands;

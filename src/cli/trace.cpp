@@ -43,7 +43,7 @@ struct TraceOptions {
   bool raw = false;
   std::string tokens;  // "1,2,3"
   std::int64_t decode = 4;
-  std::int64_t chunk = 512;
+  std::int64_t chunk = 64;
   bool check = false;
   bool no_compare = false;
   std::string against;
@@ -105,7 +105,10 @@ Status write_file(const std::string& path, const std::string& text) {
 Result<trace::TraceWishes> wishes_for(const TraceOptions& options, const Session& session, std::vector<std::int32_t> prompt) {
   trace::TraceWishes wishes{.prompt = std::move(prompt), .decode_steps = options.decode, .chunk = options.chunk};
   const bool keeps = !options.save.empty() || !options.against.empty();
-  if (!options.against.empty()) wishes.decode_steps = 0;
+  if (!options.against.empty()) {
+    wishes.decode_steps = 0;
+    wishes.chunk = std::ssize(wishes.prompt);  // one step, as in the dump: slots of experts can be compared
+  }
   wishes.compare_exact = options.no_compare ? trace::Wish::no : trace::Wish::yes;
   wishes.check_ops = options.check ? trace::Wish::yes : trace::Wish::no;
   wishes.keep_values = keeps ? trace::Wish::yes : trace::Wish::no;
@@ -203,7 +206,7 @@ Action add_trace(CLI::App& app) {
   app.add_flag("--raw", options->raw, "Use PROMPT as it is, without the chat template")->option_text(" ")->group("Prompt");
   app.add_option("--tokens", options->tokens, "Token ids in place of PROMPT: 5,17,3")->option_text("IDS")->group("Prompt");
   accept_range(app.add_option("--decode", options->decode, "Steps of the answer (default: 4)")->group("Prompt"), 0, 4096);
-  accept_range(app.add_option("--chunk", options->chunk, "Prompt tokens a step (default: 512)")->group("Prompt"), 1, 65536);
+  accept_range(app.add_option("--chunk", options->chunk, "Prompt tokens a step (default: 64)")->group("Prompt"), 1, 65536);
   app.add_flag("--check", options->check, "Compare every call with its op's reference (slow)")->option_text(" ")->group("Comparison");
   app.add_flag("--no-exact", options->no_compare, "Do not run the steps in exact as well")->option_text(" ")->group("Comparison");
   app.add_option("--against", options->against, "A dump of another implementation, with its input_ids")

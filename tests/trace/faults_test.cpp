@@ -86,7 +86,10 @@ class OpFault : public testing::TestWithParam<FaultCase> {
 TEST_P(OpFault, ANaNIsTracedToItsCallAndReplayNamesTheKernel) {
   const TraceReport report = traced(13, Spoil::nan, {});
   // Writes no floats: a selection that is one short is found by checking calls, below.
-  if (GetParam().op == "index_select") return EXPECT_FALSE(report.origin.has_value());
+  if (GetParam().op == "index_select") {
+    EXPECT_FALSE(report.origin.has_value());
+    return;
+  }
   ASSERT_TRUE(report.origin.has_value());
   const Origin& origin = *report.origin;
   EXPECT_EQ(origin.call.text(), GetParam().place) << origin.sentence();

@@ -136,7 +136,8 @@ TEST(EngineBadStep, CanBeLookedIntoWhileTheOtherRequestGoesOn) {
   std::vector<std::int64_t> positions;
   engine.on_bad_step = [&](const BadStep& bad) {
     positions.push_back(bad.position);
-    const std::optional<Origin> origin = find_origin(bad.runner, bad.batch, bad.step, weights);
+    EXPECT_EQ(layer_of(bad.place, 4), 2);
+    const std::optional<Origin> origin = find_origin(bad.runner, bad.batch, bad.step, weights, {}, layer_of(bad.place, 4));
     ASSERT_TRUE(origin.has_value());
     origins.push_back(*origin);
   };

@@ -25,9 +25,10 @@ struct Kept {
   std::vector<std::int32_t> slot_begin, slot_tokens;  // of the layer's experts
 };
 
-Found first_bad_call(StepRunner& runner, const Batch& batch) {
+Found first_bad_call(StepRunner& runner, const Batch& batch, std::int64_t first_layer) {
   Found found;
   StepProbe probe(Look::both);
+  probe.first_layer = first_layer;
   probe.each = [&](const OpRun&, const CallStats& call, HostReader&) {
     const ArgumentStats* const input = CallStats::bad(call.inputs);
     const ArgumentStats* const output = CallStats::bad(call.outputs);
@@ -52,7 +53,7 @@ Kept keep_call(StepRunner& runner, const Batch& batch, std::int64_t index, const
   const auto capture = [&](const OpRun& run, HostReader& reader) {
     return std::visit([&](const auto* args) -> AnyCaptured { return captured(*args, reader, host_weight); }, run.args);
   };
-  StepProbe probe(Look::outputs);
+  StepProbe probe(Look::none);
   probe.each_before = [&](const OpRun& run, std::int64_t at, HostReader& reader) {
     if (const auto* const* experts = std::get_if<const LinearExpertsArgs*>(&run.args)) {
       kept.slot_begin = integers((*experts)->slots.begin, reader);
@@ -219,7 +220,7 @@ std::string vector_argument(StepRunner& runner, const Batch& batch, const Found&
     void cache_in(const char*, const CacheView&) {}
     void cache_out(const char*, const CacheView&) {}
   };
-  StepProbe probe(Look::outputs);
+  StepProbe probe(Look::none);
   probe.each_before = [&](const OpRun& run, std::int64_t at, HostReader&) {
     if (at != found.index) return;
     std::visit([&](const auto* args) { visit(*args, Find{found.argument.name, weights, name}); }, run.args);
@@ -252,6 +253,11 @@ std::string Origin::sentence() const {
   return text;
 }
 
+std::int64_t layer_of(std::int32_t place, std::int64_t layers) {
+  if (place == Guard::kClean) return layers;  // the layers are fine: what comes after them is not
+  return place == GuardPlace::kEmbedding ? 0 : (place - 1) / 2;
+}
+
 BundleAbout about_origin(const Origin& origin) {
   BundleAbout about{{"step", std::to_string(origin.step)},
                     {"place", origin.call.text()},
@@ -268,8 +274,8 @@ BundleAbout about_origin(const Origin& origin) {
 }
 
 std::optional<Origin> find_origin(StepRunner& runner, const Batch& batch, std::int64_t step, const WeightIndex& weights,
-                                  const BundleWish& wish) {
-  const Found found = first_bad_call(runner, batch);
+                                  const BundleWish& wish, std::int64_t first_layer) {
+  const Found found = first_bad_call(runner, batch, first_layer);
   if (found.index < 0) return std::nullopt;
   Origin origin{.step = step,
                 .call = found.call.name,
@@ -280,7 +286,10 @@ std::optional<Origin> find_origin(StepRunner& runner, const Batch& batch, std::i
                 .column = found.argument.values.first_bad % found.argument.row_elements,
                 .value = found.argument.values.bad_value};
   const Kept kept = keep_call(runner, batch, found.index, weights);
-  if (!kept.before || !kept.after) return origin;  // the step came out otherwise
+  if (!kept.before || !kept.after) {
+    origin.detail = "run once more, the step called other ops";
+    return origin;
+  }
   note_rows(*kept.after, origin);
   note_token(found, kept, batch, origin);
   if (found.in_inputs) {

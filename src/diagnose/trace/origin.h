@@ -61,8 +61,12 @@ struct BundleWish {
 // What went wrong, as a bundle says it: place, kernel, cause.
 BundleAbout about_origin(const Origin& origin);
 
-// Runs the step again, twice, with a look at every op. Nothing: everything was finite this time. The runner is left as it was.
+// The first layer that need be looked at when the guard found this place bad first; kClean: it found none, the logits are bad.
+std::int64_t layer_of(std::int32_t place, std::int64_t layers);
+
+// Runs the step again, twice, with a look at every op from `first_layer` on, and at those outside of the layers: what the guard found bad
+// first was made in the layer of its place. Nothing: everything was finite this time. The runner is left as it was.
 std::optional<Origin> find_origin(StepRunner& runner, const Batch& batch, std::int64_t step, const WeightIndex& weights,
-                                  const BundleWish& wish = {});
+                                  const BundleWish& wish = {}, std::int64_t first_layer = 0);
 
 }  // namespace reckoner::trace

@@ -131,6 +131,7 @@ const ArgumentStats* CallStats::bad(const std::vector<ArgumentStats>& arguments)
 
 void StepProbe::begin_step() {
   looking_ = true;
+  next_index_ = 0;
   calls_.clear();
   seen_.clear();
   rows_so_far_.clear();
@@ -157,22 +158,21 @@ std::int64_t StepProbe::first_row_of(const OpRun& run, const CallName& name) {
 }
 
 void StepProbe::before(const OpRun& run) {
-  if (!looking_) return;
+  const std::int64_t index = next_index_++;
+  passed_over_ = !looking_ || (run.place.layer >= 0 && run.place.layer < first_layer);
+  if (passed_over_) return;
   if (memory_ != run.memory) reader_ = HostReader(run.memory, run.stream);
   memory_ = run.memory;
   const CallName name = name_of(run);
-  pending_ = {.index = static_cast<std::int64_t>(calls_.size()),
-              .name = name,
-              .kernel = std::string(run.kernel),
-              .first_row = first_row_of(run, name)};
+  pending_ = {.index = index, .name = name, .kernel = std::string(run.kernel), .first_row = first_row_of(run, name)};
   if (look_ == Look::both) measure(run, When::before, reader_, pending_.inputs);
   if (each_before) each_before(run, pending_.index, reader_);
 }
 
 void StepProbe::after(const OpRun& run, std::chrono::nanoseconds took) {
-  if (!looking_) return;
+  if (passed_over_) return;
   pending_.took_us = std::chrono::duration<double, std::micro>(took).count();
-  measure(run, When::after, reader_, pending_.outputs);
+  if (look_ != Look::none) measure(run, When::after, reader_, pending_.outputs);
   calls_.push_back(std::move(pending_));
   if (each) each(run, calls_.back(), reader_);
 }

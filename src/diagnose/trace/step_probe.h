@@ -50,12 +50,15 @@ struct CallStats {
 // Numbers of what an op reads: its tensors of floats, and the cache rows of its tokens.
 std::vector<ArgumentStats> input_stats(const AnyArgs& args, HostReader& reader);
 
-enum class Look : std::uint8_t { outputs, both };
+// none: values are not looked at, only the functions below are called.
+enum class Look : std::uint8_t { none, outputs, both };
 
 class StepProbe : public Probe {
  public:
   explicit StepProbe(Look look) : look_(look) {}
 
+  // Layers before this one are passed over.
+  std::int64_t first_layer = 0;
   // Before each step.
   void begin_step();
   const std::vector<CallStats>& calls() const { return calls_; }
@@ -75,6 +78,8 @@ class StepProbe : public Probe {
 
   Look look_;
   bool looking_ = true;
+  bool passed_over_ = false;  // the call that runs
+  std::int64_t next_index_ = 0;
   std::vector<CallStats> calls_;
   CallStats pending_;
   HostReader reader_;

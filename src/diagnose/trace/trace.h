@@ -30,7 +30,7 @@ enum class Wish : std::uint8_t { no, yes };
 struct TraceWishes {
   std::vector<std::int32_t> prompt;  // token ids
   std::int64_t decode_steps = 4;     // greedy, after the prompt
-  std::int64_t chunk = 512;          // tokens a step
+  std::int64_t chunk = 64;           // tokens a step; in a comparison with exact all that they make of each op is kept
   Wish compare_exact = Wish::yes;    // the same steps in exact, where the precision is another
   Wish check_ops = Wish::no;         // each call against its op's reference
   Wish keep_values = Wish::no;
