@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "diagnose/doctor/counting_memory.h"
+#include "model/share_of.h"
 #include "model/upload.h"
 
 namespace reckoner::doctor {
