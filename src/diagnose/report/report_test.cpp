@@ -151,6 +151,21 @@ TEST(Report, HtmlStandsAloneAndTrustsNoLog) {
   EXPECT_EQ(html.find("<link"), std::string::npos);
 }
 
+TEST(Report, DoctorAndTraceAreEvidenceToo) {
+  const RunRecord record = story();
+  const auto output = [](const std::string& path, std::string_view text) { return ToolOutput{path, parse_json(text, path).value()}; };
+  Sources sources{.record = record, .ledger = "story.db", .logs = "story.logs"};
+  sources.doctor = {output("doctor.json", R"({"verdict": "doubtful", "memory": {"total_bytes": 9.1e10, "available_bytes": 9.6e10},
+                                             "problems": [], "doubts": ["no peer access"]})")};
+  sources.traces = {output("trace.json", R"({"model": "glm5", "verdict": "layer 3, linear_experts, expert 17: NaN"})"),
+                    output("old.json", "[1, 2]")};
+  const Document document = build(sources);
+  EXPECT_TRUE(says(section(document, "environment"), "The doctor's verdict: doubtful."));
+  EXPECT_TRUE(says(section(document, "environment"), "91.00 GB of 96.00 GB"));
+  EXPECT_TRUE(says(section(document, "environment"), "A doubt: no peer access"));
+  EXPECT_TRUE(says(section(document, "discoveries"), "Trace of glm5: layer 3, linear_experts, expert 17: NaN."));
+}
+
 TEST(Report, AnEmptyLedgerSaysSo) {
   RunRecord record;
   record.run.file = "x.toml";
