@@ -30,6 +30,7 @@ struct ServeOptions {
   std::int64_t cache_tokens = 0;  // 0: chosen
   MachineOptions machine;
   LimitOptions limits;
+  std::string inject_nan;  // "KERNELS:POSITION:PLACE"
   bool quiet = false;
 };
 
