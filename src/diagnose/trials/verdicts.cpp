@@ -57,11 +57,11 @@ class Conclusion {
     if (knowledge_.observations().empty()) return {};
     overall();
     for (const FailingSet& set : plan_.sets) failing_set(set);
-    for (const OpenFailure& failure : plan_.open) open_failure(failure);
     flaky();
     equal_configurations();
     for (int factor = 0; factor < knowledge_.factors(); ++factor) effect_of(factor);
     never_varied();
+    for (const OpenFailure& failure : plan_.open) open_failure(failure);
     if (has_failures()) {
       for (int factor = 0; factor < knowledge_.factors(); ++factor) eliminated(factor);
     }
