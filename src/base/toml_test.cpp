@@ -49,6 +49,7 @@ TEST(Toml, ErrorsGiveLineAndColumn) {
   EXPECT_TRUE(parse_error("a = \"\xff\"").starts_with("x.toml: line 1, column ")) << parse_error("a = \"\xff\"");
   EXPECT_NE(parse_error("a = " + std::string(100'000, '[')), "");
   EXPECT_EQ(parse_error(""), "") << "an empty table";
+  for (const char* header : {"[=]", "[[=]]", "[a.=]", "a.= 1", "[", "[a", "[a.", "a.", "a"}) EXPECT_NE(parse_error(header), "") << header;
 }
 
 TEST(Toml, FieldsAreNamedAsInJson) {
