@@ -52,6 +52,7 @@ TEST(Toml, ErrorsGiveLineAndColumn) {
        {"[&", "[&x]", "[[&x]]", "[ \x01]", "&", "a.&", "[a.&]", "a = {&", "a = [&", "[", "[[", "[]", "= 1", "\"", "'", "a"})
     EXPECT_TRUE(parse_error(bad).starts_with("x.toml: line 1, column ")) << bad << ": " << parse_error(bad);
   EXPECT_EQ(parse_error(""), "") << "an empty table";
+  for (const char* header : {"[=]", "[[=]]", "[a.=]", "a.= 1", "[", "[a", "[a.", "a.", "a"}) EXPECT_NE(parse_error(header), "") << header;
 }
 
 TEST(Toml, FieldsAreNamedAsInJson) {

@@ -71,6 +71,7 @@ Action add_serve(CLI::App& app) {
   accept_range(app.add_option("--chunk", options->limits.chunk, "Tokens a step at most (default: 512)")->group("Machine"), 2, 65536);
   add_trace_dir_option(app, options->trace_dir);
   app.add_flag("-q,--quiet", options->quiet, "Print nothing but the address and errors")->group("Machine");
+  app.add_option("--inject-nan", options->inject_nan)->group("");  // hidden: kernels that go wrong, for trials to find
   return [options](Console& console) { return serve(*options, console); };
 }
 

@@ -10,6 +10,7 @@
 #include "cli/bad_step.h"
 #include "cli/interrupt.h"
 #include "cli/memory.h"
+#include "cli/runner.h"
 #include "cli/session.h"
 #include "cli/text_format.h"
 #include "server/server.h"
@@ -114,6 +115,18 @@ void drain(Server& server, const ServeOptions& options, const StopSignals& signa
   if (server.unanswered() > 0) console.note(fmt::format("{} requests were cut off", server.unanswered()));
 }
 
+// With these kernels every request meets the fault.
+Status inject_fault(const ServeOptions& options, const Session& session, Engine& engine) {
+  if (options.inject_nan.empty()) return {};
+  const std::size_t colon = options.inject_nan.find(':');
+  const std::string rest = colon == std::string::npos ? "" : options.inject_nan.substr(colon + 1);
+  const InjectedFault fault = TRY(parse_fault(rest, session.model->config.num_hidden_layers));
+  if (session.kernels != options.inject_nan.substr(0, colon)) return {};
+  engine.inject = fault;
+  engine.inject.request = InjectedFault::kEveryRequest;
+  return {};
+}
+
 }  // namespace
 
 Result<int> serve(const ServeOptions& options, Console& console) {
@@ -127,6 +140,7 @@ Result<int> serve(const ServeOptions& options, Console& console) {
   auto engine = std::make_unique<Engine>(std::move(model), limits);
   TRY(engine->status());
   trace_bad_steps(*engine, session, options.trace_dir, console);
+  TRY(inject_fault(options, session, *engine));
   const ServerOptions server_settings = server_options(options, session, tokenizer, engine->longest_request());
   const StopSignals signals;
   const std::unique_ptr<Server> server = TRY(Server::start(server_settings, tokenizer, std::move(engine)));

@@ -30,7 +30,8 @@ struct ServeOptions {
   std::int64_t cache_tokens = 0;  // 0: chosen
   MachineOptions machine;
   LimitOptions limits;
-  std::string trace_dir;  // of bundles; "off"
+  std::string trace_dir;   // of bundles; "off"
+  std::string inject_nan;  // "KERNELS:POSITION:PLACE"
   bool quiet = false;
 };
 

@@ -127,7 +127,8 @@ EngineStats Engine::stats() const {
 Fault Engine::fault_for(const std::vector<Share>& shares) const {
   for (const Share& share : shares) {
     const std::int64_t last = share.sequence->computed + share.rows - 1;
-    if (share.sequence->number == inject.request && inject.position <= last && inject.position >= share.sequence->computed)
+    const bool is_meant = inject.request == InjectedFault::kEveryRequest || share.sequence->number == inject.request;
+    if (is_meant && inject.position <= last && inject.position >= share.sequence->computed)
       return {.place = inject.place, .row = share.first_row + share.rows - 1};
   }
   return {};

@@ -50,7 +50,8 @@ struct TokenEvent {
 // For tests of the guard: the value that `place` computes for the last row of `request` becomes NaN in the step that processes its token
 // at `position`.
 struct InjectedFault {
-  std::int64_t request = -1;
+  static constexpr std::int64_t kEveryRequest = -2;
+  std::int64_t request = -1;  // none
   std::int64_t position = 0;
   std::int32_t place = Guard::kClean;
 };

@@ -9,7 +9,7 @@ namespace reckoner::trials {
 const std::vector<LogRule> kLogRules = {
     {"probability tensor", Outcome::nan, R"(probability tensor contains either)"},
     {"nan values", Outcome::nan,
-     R"(\bnan\b[^\n]{0,40}\b(detected|logits|in the|found|values?|at layer|probabilit)|\b(found|contains|detected|are|got|produced|not finite)[^\n]{0,30}\bnan\b|non-finite|value is not finite)"},
+     R"(\bnan\b[^\n]{0,40}\b(detected|logits|in the|found|values?|at layer|probabilit)|\b(found|contains|detected|are|got|produced|not finite)[^\n]{0,30}\bnan\b|non-finite|\bnot finite\b)"},
     {"no kernel image", Outcome::wrong_architecture, R"(no kernel image is available)"},
     {"unsupported architecture", Outcome::wrong_architecture,
      R"(unsupported (gpu )?(architecture|arch|compute capability|sm ?version)|(architecture|compute capability)[^\n]{0,60}(is )?not supported|is not supported on (sm|compute|this (gpu|device|arch))|only support(s|ed)[^\n]{0,30}\bsm_?\d+|unknown recipe)"},

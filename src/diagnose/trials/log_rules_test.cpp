@@ -33,6 +33,7 @@ TEST(LogRules, KnowMessagesOfServers) {
       {"ValueError: NaN in the logits", Outcome::nan},
       {"NaN detected! sampler: next_token_logits", Outcome::nan},
       {"ggml: found nan ffn_moe_weights_sum-60", Outcome::nan},
+      {"status 500: a value that is not finite at step 0, position 11: layer 1, attention", Outcome::nan},
       {"attention.hpp:219 Unsupported architecture", Outcome::wrong_architecture},
       {"TllmGenFmhaRunner: Unsupported architecture", Outcome::wrong_architecture},
       {"CUDA error: no kernel image is available for execution on the device", Outcome::wrong_architecture},

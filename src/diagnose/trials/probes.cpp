@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <charconv>
 #include <chrono>
 #include <optional>
 
@@ -298,13 +299,38 @@ ProbeResult run_probe(ProbeClient& client, const ProbeSpec& spec, const Limits& 
   return result;
 }
 
+namespace {
+
+// The member, element, or first element with a member of this value that `step` names; nullptr: there is none.
+const json::value* step_into(const json::value& value, std::string_view step) {
+  if (value.is_object()) return value.get_object().if_contains(step);
+  if (!value.is_array()) return nullptr;
+  const json::array& array = value.get_array();
+  if (step.starts_with('[') && step.ends_with(']') && step.find('=') != std::string_view::npos) {
+    const std::string_view key = step.substr(1, step.find('=') - 1);
+    const std::string_view wanted = step.substr(step.find('=') + 1, step.size() - step.find('=') - 2);
+    for (const json::value& element : array) {
+      if (element.is_object() && text_at(element.get_object(), key) == wanted) return &element;
+    }
+    return nullptr;
+  }
+  std::size_t index = 0;
+  const auto parsed = std::from_chars(step.data(), step.data() + step.size(), index);
+  return parsed.ec == std::errc() && index < array.size() ? &array[index] : nullptr;
+}
+
+}  // namespace
+
 std::string field_text(const std::string& text, const std::string& field) {
   json::error_code error;
   const json::value root = json::parse(text, error);
   if (error) return {};
-  std::string pointer = "/" + field;
-  std::replace(pointer.begin(), pointer.end(), '.', '/');
-  const json::value* found = root.find_pointer(pointer, error);
+  const json::value* found = &root;
+  for (std::size_t at = 0; found != nullptr && at <= field.size();) {
+    const std::size_t end = std::min(field.find('.', at), field.size());
+    found = step_into(*found, std::string_view(field).substr(at, end - at));
+    at = end + 1;
+  }
   if (found == nullptr) return {};
   return found->is_string() ? std::string(found->get_string()) : json::serialize(*found);
 }

@@ -53,7 +53,7 @@ class ProbeClient {
 
 ProbeResult run_probe(ProbeClient& client, const ProbeSpec& spec, const Limits& limits);
 
-// The value of a field of JSON, as text: "engine.kv.type", "workers.0.port". Empty: there is none.
+// The value of a field of JSON, as text: "engine.kv.type", "workers.0.port", "settings.[name=kernels].value". Empty: there is none.
 std::string field_text(const std::string& json, const std::string& field);
 
 }  // namespace reckoner::trials

@@ -81,7 +81,7 @@ class TrialRun {
   }
 
   void read_endpoints() {
-    hooks_.step("reading back its configuration");
+    hooks_.step("reading back");
     for (const EffectiveSpec& spec : file_.effective) {
       if (spec.endpoint.empty()) continue;
       const Reply reply = client_.get(spec.endpoint, file_.limits.request_s);

@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kPoll{20};
 constexpr milliseconds kSampleEvery{250};
+constexpr int kSamplesAGpuSample = 8;  // asking the driver takes a program of its own
 constexpr milliseconds kAfterKill{3000};
 constexpr std::int64_t kGpuSlackBytes = std::int64_t{256} << 20;
 
@@ -123,14 +124,15 @@ ServerProcess::~ServerProcess() {
 }
 
 void ServerProcess::watch() {
-  while (watching_) {
+  for (int sample = 0; watching_; ++sample) {
     const MarkedProcesses processes = find_processes(id_, mark_);
     std::vector<ProcessInfo> all = processes.in_group;
     all.insert(all.end(), processes.escaped.begin(), processes.escaped.end());
     std::int64_t resident = 0;
     for (const ProcessInfo& process : all) resident += process.resident_bytes;
     peak_memory_ = std::max<std::int64_t>(peak_memory_, resident);
-    if (const std::optional<GpuMemory> gpu = gpu_memory(all)) {
+    const bool is_gpu_turn = sample % kSamplesAGpuSample == 0;
+    if (const std::optional<GpuMemory> gpu = is_gpu_turn ? gpu_memory(all) : std::nullopt) {
       peak_gpu_ = std::max<std::int64_t>(peak_gpu_, gpu->used_by_processes_bytes);
     }
     for (milliseconds slept{0}; slept < kSampleEvery && watching_; slept += kPoll) std::this_thread::sleep_for(kPoll);

@@ -57,11 +57,11 @@ class Conclusion {
     if (knowledge_.observations().empty()) return {};
     overall();
     for (const FailingSet& set : plan_.sets) failing_set(set);
-    for (const OpenFailure& failure : plan_.open) open_failure(failure);
     flaky();
     equal_configurations();
     for (int factor = 0; factor < knowledge_.factors(); ++factor) effect_of(factor);
     never_varied();
+    for (const OpenFailure& failure : plan_.open) open_failure(failure);
     if (has_failures()) {
       for (int factor = 0; factor < knowledge_.factors(); ++factor) eliminated(factor);
     }
@@ -115,6 +115,13 @@ class Conclusion {
     return failure_rate(suspects.front().failures, suspects.front().starts - suspects.front().failures).mean;
   }
 
+  // Starts that failed with the set in them; none that had it has passed.
+  std::int64_t failures_with(const Assignment& set) const {
+    return std::count_if(knowledge_.observations().begin(), knowledge_.observations().end(), [&](const Observation& one) {
+      return one.probed && one.failed() && contains(knowledge_.canonical(one.asked), set);
+    });
+  }
+
   // 1 - rate ^ failures: the probability that a configuration that fails by chance at this rate would not have failed every time.
   void failing_set(const FailingSet& set) {
     const Count count = knowledge_.count(set.fails);
@@ -123,7 +130,7 @@ class Conclusion {
                     .settings = settings_in(set.set),
                     .from = settings_of(file_, set.from),
                     .trials = count.trials,
-                    .confidence = 1 - std::pow(chance_rate(), static_cast<double>(count.failures))};
+                    .confidence = 1 - std::pow(chance_rate(), static_cast<double>(failures_with(set.set)))};
     verdict.text = fmt::format("{} {}: {}{} (trial {}, {} of {} starts; {}).", joined(texts(verdict.settings), " with "),
                                verdict.settings.size() == 1 ? "fails" : "fail together", description(first.outcome),
                                first.where.empty() ? "" : " in " + first.where, first.number, count.failures, count.failures + count.passes,
