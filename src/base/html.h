@@ -1,4 +1,4 @@
-// Pages that stand alone: reports that people keep, open without a server and send to others. No script, no other file.
+// Pages that stand alone: reports that people keep, open without a server and send to others. No other file.
 #pragma once
 
 #include <string>

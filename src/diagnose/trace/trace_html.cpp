@@ -4,38 +4,21 @@
 #include <cmath>
 #include <functional>
 
+#include "base/html.h"
 #include "diagnose/trace/trace_report.h"
 
 namespace reckoner::trace {
 namespace {
 
 constexpr std::string_view kStyle = R"(
-:root {
-  color-scheme: light dark;
-  --ground: #fbfaf8; --raised: #ffffff; --text: #1d1f21; --quiet: #5c6166; --line: #dcd9d3;
-  --accent: #8a4b08; --bad: #a3201f; --none: #efece6;
-  --low: #dcebf3; --high: #08456b; --low-error: #f7ead9; --high-error: #8a2f08;
-  font: 16px/1.5 system-ui, sans-serif;
-}
+:root { --none: #efece6; --low: #dcebf3; --high: #08456b; --low-error: #f7ead9; --high-error: #8a2f08; }
 @media (prefers-color-scheme: dark) {
-  :root {
-    --ground: #17181a; --raised: #202225; --text: #e7e5e1; --quiet: #a0a6ad; --line: #373a3f;
-    --accent: #f0b15f; --bad: #ff8a80; --none: #26282b;
-    --low: #1d3340; --high: #9fdcff; --low-error: #3a2a1a; --high-error: #ffb27a;
-  }
+  :root { --none: #26282b; --low: #1d3340; --high: #9fdcff; --low-error: #3a2a1a; --high-error: #ffb27a; }
 }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 80rem; padding: 1rem; background: var(--ground); color: var(--text); }
-h1 { font-size: 1.3rem; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 1.05rem; margin: 2rem 0 0.5rem; }
-.quiet, th { color: var(--quiet); font-weight: normal; }
+body { max-width: 80rem; }
 .verdict { border: 1px solid var(--line); border-left: 4px solid var(--accent); border-radius: 6px; background: var(--raised);
   padding: 0.6rem 0.8rem; overflow-wrap: anywhere; }
 .verdict.bad { border-color: var(--bad); color: var(--bad); }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; font-size: 0.92rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: 0.3rem 1.1rem 0.3rem 0; border-bottom: 1px solid var(--line); }
-.numbers th:not(:first-child), .numbers td:not(:first-child) { text-align: right; white-space: nowrap; }
 .map { border-spacing: 2px; border-collapse: separate; font-size: 0.8rem; }
 .map th, .map td { border: 0; padding: 0; }
 .map thead th { text-align: center; font-variant-numeric: tabular-nums; }
@@ -83,26 +66,6 @@ for (const map of document.querySelectorAll('.map')) {
   });
 }
 )";
-
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (c == '"') {
-      safe += "&quot;";
-    } else if (c == '\'') {
-      safe += "&#39;";
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
 
 // A row of the map: the same call in every layer that has it.
 struct MapRow {
@@ -179,7 +142,7 @@ std::string cell_html(const CallSummary* call, const Level& level, const Range& 
   if (call == nullptr) return "<td></td>";
   const std::optional<double> here = level(*call);
   const double at = here && range.high > range.low ? (*here - range.low) / (range.high - range.low) * 100 : 0;
-  const std::string numbers = escaped(numbers_of(*call));
+  const std::string numbers = escape_html(numbers_of(*call));
   const std::string css = call->output.non_finite > 0 ? " class=\"bad\"" : here ? "" : " class=\"zero\"";
   const int tab = first ? 0 : -1;
   first = false;
@@ -202,7 +165,7 @@ std::string map_html(const TraceReport& report, const Level& level, std::string_
   html += "<th scope=\"col\">out</th></tr></thead>\n<tbody>\n";
   bool first = true;
   for (const MapRow& row : shape.rows) {
-    html += fmt::format("<tr><th scope=\"row\">{}</th>", escaped(row.label));
+    html += fmt::format("<tr><th scope=\"row\">{}</th>", escape_html(row.label));
     for (std::int64_t column = kBefore; column <= shape.layers; ++column) {
       const auto cell = row.cells.find(column);
       html += cell_html(cell == row.cells.end() ? nullptr : cell->second, level, range, first);
@@ -252,11 +215,11 @@ std::string against_html(const AgainstReport& against) {
       against.tolerance);
   for (const AlignedValue& value : against.aligned) {
     html += fmt::format("<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.1e}</td><td>{:.1e} (row {})</td></tr>\n",
-                        value.beyond ? " style=\"color:var(--bad)\"" : "", escaped(value.theirs), escaped(value.ours), value.rows,
+                        value.beyond ? " style=\"color:var(--bad)\"" : "", escape_html(value.theirs), escape_html(value.ours), value.rows,
                         value.error, value.worst, value.worst_row);
   }
   html += "</table></div>\n";
-  for (const std::string& name : against.unmatched) html += fmt::format("<p class=\"quiet\">Not matched: {}</p>\n", escaped(name));
+  for (const std::string& name : against.unmatched) html += fmt::format("<p class=\"quiet\">Not matched: {}</p>\n", escape_html(name));
   return html;
 }
 
@@ -264,13 +227,11 @@ std::string against_html(const AgainstReport& against) {
 
 std::string trace_html(const TraceFacts& facts, const TraceReport& report, const AgainstReport* against) {
   const bool bad = report.origin || report.wrong || (against != nullptr && against->first);
-  std::string html = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
-  html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
-  html += fmt::format("<title>Trace of {}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escaped(facts.model), kStyle);
+  std::string html = "<main>\n";
   html += fmt::format("<h1>Trace of {}</h1>\n<p class=\"quiet\">{}, {}; {} tokens of prompt, {} generated, {} steps; Reckoner {}</p>\n",
-                      escaped(facts.model), escaped(facts.device), escaped(facts.precision), report.prompt_tokens, report.generated.size(),
-                      report.steps, escaped(facts.version));
-  html += fmt::format("<p class=\"verdict{}\">{}</p>\n", bad ? " bad" : "", escaped(verdict_of(report, against)));
+                      escape_html(facts.model), escape_html(facts.device), escape_html(facts.precision), report.prompt_tokens,
+                      report.generated.size(), report.steps, escape_html(facts.version));
+  html += fmt::format("<p class=\"verdict{}\">{}</p>\n", bad ? " bad" : "", escape_html(verdict_of(report, against)));
   html +=
       "<h2>How large the values are: rms of what each op writes</h2>\n"
       "<p class=\"quiet\">Of a norm: the residual stream that it reads.</p>\n" +
@@ -281,7 +242,7 @@ std::string trace_html(const TraceFacts& facts, const TraceReport& report, const
   }
   html += routers_html(report) + selections_html(report);
   if (against != nullptr) html += against_html(*against);
-  return html + fmt::format("</main>\n<script>{}</script>\n</body>\n</html>\n", kScript);
+  return html_page("Trace of " + facts.model, html + fmt::format("</main>\n<script>{}</script>\n", kScript), kStyle);
 }
 
 }  // namespace reckoner::trace
