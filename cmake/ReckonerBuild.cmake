@@ -48,6 +48,7 @@ find_package(SQLite3 REQUIRED)
 # versions the headers alone will do.
 if(RECKONER_STATIC AND NOT RECKONER_SANITIZE AND fmt_VERSION VERSION_LESS 10)
   add_library(reckoner_fmt STATIC ${RECKONER_ROOT}/cmake/fmt.cpp)
+  set_target_properties(reckoner_fmt PROPERTIES POSITION_INDEPENDENT_CODE ON)  # the CUDA backend is a shared library
 else()
   add_library(reckoner_fmt INTERFACE)
   if(RECKONER_STATIC AND NOT RECKONER_SANITIZE)
