@@ -21,7 +21,7 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
 }
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// What a block may have without allow_shared().
+// What a block may have without allow_shared(), what a kernel declares itself included.
 inline constexpr std::int64_t kPlainSharedBytes = 48 << 10;
 
 // mma.sync on BF16, cp.async: from 8.0 on. `shared_bytes`: the most that a block takes.
@@ -42,43 +42,12 @@ Support supports_any(const Key&, const DeviceInfo& device) {
   return supports_portable(device, kSharedBytes);
 }
 
-// Lets a kernel have more than 48 KiB of dynamic shared memory. Cheap enough to call before each launch, and not recorded by a graph.
+// Lets a kernel have so much dynamic shared memory. Needed where that and what the kernel declares itself are more than 48 KiB together, so
+// it is asked for well below. Cheap enough to call before each launch, and not recorded by a graph.
 template <class Function>
 void allow_shared(Function* function, std::int64_t bytes) {
-  if (bytes <= 48 * 1024) return;
+  if (bytes <= kPlainSharedBytes / 2) return;
   static_cast<void>(cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
-}
-
-// ---- beginning early (from 9.0 on) ----
-// A kernel that is launched with launch_early() may begin while the one before it still runs, once all blocks of that have called
-// let_next_begin() or ended. It reads what others wrote, and writes at all, only behind wait_for_previous(). Without launch_early() both do
-// nothing.
-
-__device__ inline void let_next_begin() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-__device__ inline void wait_for_previous() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-template <class... Parameters, class... Arguments>
-void launch_early(void (*function)(Parameters...), const dim3& grid, int threads, std::int64_t shared_bytes, cudaStream_t stream,
-                  const Arguments&... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  static_cast<void>(cudaLaunchKernelEx(&config, function, static_cast<Parameters>(arguments)...));
 }
 
 template <class Args>

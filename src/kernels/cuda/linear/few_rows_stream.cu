@@ -193,7 +193,6 @@ __device__ int2 own_tiles(std::int64_t rows, int each) {
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_stream_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens, int each) {
-  let_next_begin();
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<StreamShared<kFormat, kWarps, kShare>*>(memory);
@@ -202,7 +201,6 @@ __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>())
   const int token = static_cast<int>(threadIdx.x) % 32 / 4, cols = static_cast<int>(w.cols);
   const int2 tiles = own_tiles<kWarps, kShare>(w.rows, each);
   const auto prepare = [&]() -> const void* {
-    wait_for_previous();  // the weights, of which the first are under way, are nobody's work
     const void* rows = static_cast<const std::uint16_t*>(x) + first_token * cols;
     if constexpr (kSource == Tokens::rounded_here) {
       auto* here = reinterpret_cast<uint4*>(memory + sizeof(shared));
@@ -285,7 +283,7 @@ template <QuantFormat kFormat, int kWarps, int kShare>
 constexpr std::int64_t kSharedBytes = sizeof(StreamShared<kFormat, kWarps, kShare>);
 
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
-void launch_linear(const LinearArgs& args, const void* x, Begin begin, Lane& lane) {
+void launch_linear(const LinearArgs& args, const void* x, Lane& lane) {
   static_assert(kSharedBytes<kFormat, kWarps, kShare> + most_here_bytes(kFormat) <= kPortableSharedBytes);
   constexpr int kGroups = kWarps / kShare;
   const std::int64_t tokens = args.x.dim(0), tiles = blocks_for(args.w.rows, kRows), token_tiles = blocks_for(tokens, kTokens);
@@ -293,9 +291,6 @@ void launch_linear(const LinearArgs& args, const void* x, Begin begin, Lane& lan
   const int each = tiles_each(tiles, token_tiles, std::int64_t{multiprocessors()} * blocks_of(kFormat) * 8 / kShare);
   const dim3 grid(blocks_for(tiles, std::int64_t{each} * kGroups), static_cast<unsigned>(token_tiles));
   allow_shared(linear_stream_kernel<kFormat, kWarps, kShare, kSource>, shared);
-  if (begin == Begin::early)
-    return launch_early(linear_stream_kernel<kFormat, kWarps, kShare, kSource>, grid, kWarps * 32, shared, stream_of(lane),
-                        device_weight(args.w), x, args.y.f32(), tokens, each);
   linear_stream_kernel<kFormat, kWarps, kShare, kSource>
       <<<grid, kWarps * 32, shared, stream_of(lane)>>>(device_weight(args.w), x, args.y.f32(), tokens, each);
 }
@@ -333,17 +328,17 @@ std::int64_t linear_stream_workspace(const LinearArgs& args) {
 }
 std::int64_t linear_stream_workspace(const LinearExpertsArgs& args) { return rounds_here(args) ? 0 : args.x.shape.elements() * 2; }
 
-void run_linear_stream(const LinearArgs& args, Begin begin, Lane& lane) {
+void run_linear_stream(const LinearArgs& args, Lane& lane) {
   for_split(args.w.cols, [&]<int kWarps, int kShare>() {
     for_chunk_format(args.w.format, [&]<QuantFormat kFormat>() {
-      if (rounds_here(args)) return launch_linear<kFormat, kWarps, kShare, Tokens::rounded_here>(args, args.x.data, begin, lane);
+      if (rounds_here(args)) return launch_linear<kFormat, kWarps, kShare, Tokens::rounded_here>(args, args.x.data, lane);
       const std::int64_t tokens = args.x.dim(0), part = part_tokens(args.w.cols);
       for (std::int64_t first = 0; first < tokens; first += part) {
         LinearArgs some = args;
         some.x = args.x.rows(first, std::min(part, tokens - first));
         some.y = args.y.rows(first, std::min(part, tokens - first));
         round_rows<kFormat>(some.x.f32(), reinterpret_cast<std::uint16_t*>(lane.workspace), some.x.shape.elements(), stream_of(lane));
-        launch_linear<kFormat, kWarps, kShare, Tokens::rounded>(some, lane.workspace, begin, lane);
+        launch_linear<kFormat, kWarps, kShare, Tokens::rounded>(some, lane.workspace, lane);
       }
     });
   });

@@ -50,8 +50,16 @@ Support supports_stream(const Key& key, const DeviceInfo& device) {
   return supports_portable(device, std::max(support.shared_bytes, stream_shared_bytes(key.format)));
 }
 
-template <class Args>
-bool is_stream(const Args& args) {
+// Measured (bench/results): below, the few rows' other way is as quick or quicker.
+constexpr std::int64_t kStreamTokens = 8;
+constexpr std::int64_t kWideStreamSlots = 8;  // of experts that take in more than they give out
+
+bool is_stream(const LinearArgs& args) {
+  return args.precision == Precision::fast && args.x.dim(0) >= kStreamTokens && !is_many(args) && fits_linear_stream(args);
+}
+bool is_stream(const LinearExpertsArgs& args) {
+  const bool is_wide = args.experts.front().cols > args.experts.front().rows;
+  if (is_wide && args.y.dim(0) > kWideStreamSlots) return false;
   return args.precision == Precision::fast && !is_many(args) && fits_linear_stream(args);
 }
 
@@ -62,14 +70,8 @@ std::int64_t experts_stream_workspace_of(const LinearExpertsArgs& args, int thre
   return is_stream(args) ? linear_stream_workspace(args) : linear_experts_workspace(args, threads);
 }
 
-Support supports_early(const Key& key, const DeviceInfo& device) {
-  if (device.cuda.major < 9) return {.yes = false, .reason = "needs compute capability 9.0 or later"};
-  return supports_stream(key, device);
-}
-
-template <Begin kBegin>
 void run_linear_or_stream(const LinearArgs& args, Lane& lane) {
-  if (is_stream(args)) return run_linear_stream(args, kBegin, lane);
+  if (is_stream(args)) return run_linear_stream(args, lane);
   run_linear_mma(args, lane);
 }
 void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
@@ -79,11 +81,9 @@ void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
 
 }  // namespace
 
-// The early one stands behind those that serve until it has been timed and proven inside recorded steps.
 std::vector<Kernel<LinearArgs>> linear_kernels() {
-  return {{"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream<Begin::in_turn>},
+  return {{"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream},
           {"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma},
-          {"linear.stream.early.cuda", supports_early, linear_stream_workspace_of, run_linear_or_stream<Begin::early>},
           linear_generic()};
 }
 

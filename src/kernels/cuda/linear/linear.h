@@ -24,9 +24,7 @@ bool fits_linear_stream(const LinearArgs& args);
 bool fits_linear_stream(const LinearExpertsArgs& args);
 std::int64_t linear_stream_workspace(const LinearArgs& args);
 std::int64_t linear_stream_workspace(const LinearExpertsArgs& args);
-// `early`: while the kernel before still runs, where the device can (9.0).
-enum class Begin : std::uint8_t { in_turn, early };
-void run_linear_stream(const LinearArgs& args, Begin begin, Lane& lane);
+void run_linear_stream(const LinearArgs& args, Lane& lane);
 void run_linear_stream(const LinearExpertsArgs& args, Lane& lane);
 std::int64_t stream_shared_bytes(QuantFormat format);  // of both, at most
 

@@ -27,7 +27,6 @@ __device__ float4 sum_of(const float4& a, const float4& b) { return make_float4(
 // Thread i has the pieces i, i + kThreads and so on.
 template <int kOwn>
 __global__ void __launch_bounds__(kThreads) rms_norm_registers_kernel(Rows args) {
-  let_next_begin();
   __shared__ float scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x);

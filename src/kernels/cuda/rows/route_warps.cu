@@ -101,7 +101,6 @@ struct Slots {
 // A warp a token; then each thread finds where its expert's slots begin and where its choices go.
 template <int kOwn>
 __global__ void __launch_bounds__(kFewTokens * 32) route_few_kernel(Routing args, Slots slots) {
-  let_next_begin();
   __shared__ Chosen chosen[kFewTokens];
   __shared__ std::int32_t all[kFewChoices];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, threads = static_cast<int>(blockDim.x);
