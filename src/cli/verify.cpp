@@ -92,13 +92,16 @@ std::string device_note(const Session& session, const StepRunner& runner) {
   return note;
 }
 
-// Whether what is verified rounds on the way, so that near ties of the routers may fall either way.
-bool rounds(const Session& session) { return session.precision == Precision::fast || session.cache_type == KvCacheType::fp8; }
-
-// The same model on the same devices in exact arithmetic.
-Result<std::unique_ptr<StepModel>> exact_model(const Session& session, StepLimits limits, Console& console) {
+// Tells near ties of the routers from errors where something rounds on the way: the same model in exact arithmetic, on the processor.
+TieBreaker tie_breaker(const Session& session, StepLimits limits) {
+  if (session.precision == Precision::exact && session.cache_type != KvCacheType::fp8) return {};
   limits.cache_type = KvCacheType::automatic;
-  return make_step_model(session, Precision::exact, limits, console);
+  return {.make_exact =
+              [&session, limits] {
+                return std::make_unique<StepRunner>(*session.model, cpu_catalogue(), session.device, *session.pool, Precision::exact,
+                                                    limits);
+              },
+          .host_weights = &session.model->weights};
 }
 
 Result<int> verify_model(const VerifyOptions& options, Console& console) {
@@ -122,9 +125,7 @@ Result<int> verify_model(const VerifyOptions& options, Console& console) {
   const std::vector<std::int64_t> chunks = options.chunks.empty() ? std::vector<std::int64_t>{0, 37, 1} : options.chunks;
   const StepLimits limits = limits_for(cases, chunks, session.cache_type);
   const std::unique_ptr<StepModel> model = TRY(make_step_model(session, session.precision, limits, console));
-  std::unique_ptr<StepModel> exact;
-  if (rounds(session)) exact = TRY(exact_model(session, limits, console));
-  const TieBreaker ties = {.exact = exact.get(), .host_weights = &session.model->weights};
+  const TieBreaker ties = tie_breaker(session, limits);
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
     for (VerifyCase& result : verify(*model, {reference}, chunks_for(reference, chunks), ties)) results.push_back(std::move(result));

@@ -30,16 +30,16 @@ std::string runs_text(const VerifyCase& result) {
   return text;
 }
 
-// Positions that no verdict was asked of, and why.
+// Positions that are beyond the bound and right all the same, and why.
 std::string ties_text(const VerifyCase& result) {
   std::string text;
   for (const VerifyRun& run : result.runs) {
-    if (run.ties.empty()) continue;
+    if (run.left_out == 0) continue;
     const RoutingChange& first = run.ties.front();
     text += fmt::format(
-        "  {}: {} of {} positions left out, whose logits a near tie of a router changed; the first is {}: layer {}\n"
-        "    chose expert {} for {}, whose scores differ by {:.1e}, and rounding can make {:.1e}\n",
-        chunk_text(result, run), run.ties.size(), result.tokens, first.position, first.layer, first.to, first.from, first.gap,
+        "  {}: {} positions are beyond the bound, and within it of exact arithmetic that resolves {} near ties of routers as\n"
+        "    the run did; the first: at position {} layer {} chose expert {} for {}, {:.1e} apart where rounding makes {:.1e}\n",
+        chunk_text(result, run), run.left_out, run.ties.size(), first.position, first.layer, first.to, first.from, first.gap,
         first.allowed);
   }
   return text;
@@ -75,6 +75,7 @@ json::object run_json(const VerifyRun& run) {
           {"argmax_wrong", run.argmax_wrong},
           {"generated_equal", run.generated_equal},
           {"hidden", std::move(hidden)},
+          {"left_out", run.left_out},
           {"router_ties", static_cast<std::int64_t>(run.ties.size())},
           {"passed", run.failure.empty()},
           {"failure", run.failure}};

@@ -81,33 +81,33 @@ double rms(const std::vector<float>& values) {
 
 }  // namespace
 
-void RouterRuler::record(std::int64_t layer, std::int64_t first, const Tensor& logits) {
+void RouterLog::record(std::int64_t layer, std::int64_t first, const Tensor& logits) {
   std::vector<float>& all = logits_[layer];
   all.resize(static_cast<std::size_t>(first * logits.dim(1)));
   all.insert(all.end(), logits.f32(), logits.f32() + logits.shape.elements());
 }
 
-void RouterRuler::compare(std::int64_t layer, std::int64_t first, const Tensor& logits, double relative_error,
-                          std::map<std::int64_t, RoutingChange>& changes) const {
+void RoutingGuide::guide(std::int64_t layer, std::int64_t first, const Tensor& logits, double relative_error) {
   const Tensor& bias = weights_.layers[static_cast<std::size_t>(layer)].moe.router_bias;
   const std::int64_t experts = logits.dim(1);
   for (std::int64_t i = 0; i < logits.dim(0); ++i) {
-    if (changes.contains(first + i)) continue;  // what follows a change has other reasons
-    const Row exact = row_of(logits_.at(layer).data() + (first + i) * experts, bias);
-    const Row seen = row_of(logits.f32() + i * experts, bias);
+    float* const here = logits.f32() + i * experts;
+    const float* const logged = log_.row(layer, first + i, experts);
+    const Row exact = row_of(here, bias);
     const std::vector<std::int32_t> expected = chosen(config_, exact, bias);
-    const std::vector<std::int32_t> found = chosen(config_, seen, bias);
+    const std::vector<std::int32_t> found = chosen(config_, row_of(logged, bias), bias);
     if (expected == found) continue;
     // Of the pairs the one that is hardest to explain. A sigmoid's slope is at most 1/4; both scores move, or two sums of two.
     RoutingChange change{.position = first + i, .layer = layer, .gap = -INFINITY, .allowed = 5 * relative_error * rms(exact.logits)};
+    if (config_.n_group <= 1) change.allowed /= 2;
     for (const std::int32_t from : without(expected, found)) {
       for (const std::int32_t to : without(found, expected)) {
         const double gap = gap_between(config_, exact, from, to);
         if (gap > change.gap) change.from = from, change.to = to, change.gap = gap;
       }
     }
-    if (config_.n_group <= 1) change.allowed /= 2;
-    changes.emplace(change.position, change);
+    (change.is_tie() ? ties : errors).push_back(change);
+    if (change.is_tie()) std::copy(logged, logged + experts, here);
   }
 }
 

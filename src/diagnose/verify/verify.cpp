@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
-#include <set>
+#include <memory>
 #include <span>
 
 #include "engine/single_sequence.h"
@@ -38,6 +37,9 @@ double max_logprob(const float* logits, std::int64_t vocab) {
 // NaN must not look like agreement.
 double difference(float a, float b) { return std::isfinite(a) && std::isfinite(b) ? std::fabs(static_cast<double>(a) - b) : INFINITY; }
 
+// More positions than these beyond the bound are no ties.
+constexpr std::ptrdiff_t kMostBeyond = 64;
+
 // Compares one run of one case while it is fed.
 class Comparison {
  public:
@@ -45,9 +47,6 @@ class Comparison {
     run_.hidden_error.assign(reference.hidden.size(), 0);
     run_.hidden_scale.assign(reference.hidden.size(), 0);
   }
-
-  // Where routers chose otherwise than in exact arithmetic.
-  std::map<std::int64_t, RoutingChange> changes;
 
   void hidden(std::int64_t layer, std::int64_t position, const float* values, std::int64_t width) {
     if (position < reference_.first_hidden_row) return;
@@ -59,15 +58,46 @@ class Comparison {
     }
   }
 
+  // Logits of a position that are beyond the bound.
+  struct Beyond {
+    std::int64_t position;
+    std::vector<float> logits;
+  };
+
   void logits(std::int64_t position, const float* values) {
     const Seen seen = look(position, values);
-    const auto change = changes.find(position);
     // Values that are not finite come from no tie.
-    if (change != changes.end() && change->second.is_tie() && (seen.error > bound_.logit_error || seen.is_wrong()) &&
-        std::isfinite(seen.error)) {
-      left_out_.insert(position);
-      return;
+    if (seen.is_beyond(bound_) && std::isfinite(seen.error) && std::ssize(beyond) < kMostBeyond)
+      return beyond.push_back({position, std::vector<float>(values, values + reference_.vocab)});
+    count(position, values, seen);
+  }
+
+  // What was held back counts after all, but for what `expected`, logits by position, agrees with.
+  void settle(const std::map<std::int64_t, std::vector<float>>& expected) {
+    for (const Beyond& one : beyond) {
+      const auto found = expected.find(one.position);
+      if (found != expected.end() && !compared(one.logits.data(), found->second.data()).is_beyond(bound_)) {
+        ++run_.left_out;
+      } else {
+        count(one.position, one.logits.data(), look(one.position, one.logits.data()));
+      }
     }
+  }
+
+  // Held back until it is known whether a tie explains them.
+  std::vector<Beyond> beyond;
+
+ private:
+  struct Seen {
+    double error = 0;
+    bool has_argmax = false;
+    bool equal = false;
+    bool decided = false;  // the best is better than the second by more than errors can bridge
+    bool is_wrong() const { return has_argmax && decided && !equal; }
+    bool is_beyond(const VerifyBound& bound) const { return !(error <= bound.logit_error) || is_wrong(); }
+  };
+
+  void count(std::int64_t position, const float* values, const Seen& seen) {
     run_.logit_error = std::max(run_.logit_error, seen.error);
     run_.argmax_checked += seen.has_argmax ? 1 : 0;
     run_.argmax_equal += seen.has_argmax && seen.equal ? 1 : 0;
@@ -78,34 +108,19 @@ class Comparison {
     }
   }
 
-  // What is to be said of the routers when all is fed: ties that made a difference are kept, the first error is told.
-  void finish() {
-    for (const auto& [position, change] : changes) {
-      if (left_out_.contains(position)) run_.ties.push_back(change);
-      if (change.is_tie() || !run_.failure.empty()) continue;
-      run_.failure = fmt::format("at position {} layer {} chose expert {} for {}, whose scores differ by {:.1e}; rounding makes {:.1e}",
-                                 position, change.layer, change.to, change.from, change.gap, change.allowed);
-    }
+  Seen compared(const float* values, const float* expected) const {
+    Seen seen{.has_argmax = true};
+    for (std::int64_t i = 0; i < reference_.vocab; ++i) seen.error = std::max(seen.error, difference(values[i], expected[i]));
+    const TopTwo top = top_two(expected, reference_.vocab);
+    seen.equal = top_two(values, reference_.vocab).best == top.best;
+    seen.decided = top.gap > bound_.argmax_gap;
+    return seen;
   }
 
- private:
-  struct Seen {
-    double error = 0;
-    bool has_argmax = false;
-    bool equal = false;
-    bool decided = false;  // the best is better than the second by more than errors can bridge
-    bool is_wrong() const { return has_argmax && decided && !equal; }
-  };
-
   Seen look(std::int64_t position, const float* values) const {
-    Seen seen;
-    if (position >= reference_.first_logit_row) {
-      const float* expected = reference_.logits.data() + (position - reference_.first_logit_row) * reference_.vocab;
-      for (std::int64_t i = 0; i < reference_.vocab; ++i) seen.error = std::max(seen.error, difference(values[i], expected[i]));
-      const TopTwo top = top_two(expected, reference_.vocab);
-      return {seen.error, true, top_two(values, reference_.vocab).best == top.best, top.gap > bound_.argmax_gap};
-    }
-    if (reference_.argmax.empty()) return seen;
+    if (position >= reference_.first_logit_row)
+      return compared(values, reference_.logits.data() + (position - reference_.first_logit_row) * reference_.vocab);
+    if (reference_.argmax.empty()) return {};
     // Only the reference's best token is known here: a gap of ours beyond twice the bound cannot come from errors within it.
     const TopTwo top = top_two(values, reference_.vocab);
     return {0, true, top.best == reference_.argmax[static_cast<std::size_t>(position)], top.gap > 2 * bound_.argmax_gap};
@@ -114,7 +129,6 @@ class Comparison {
   const ReferenceCase& reference_;
   const VerifyBound& bound_;
   VerifyRun& run_;
-  std::set<std::int64_t> left_out_;
 };
 
 // BF16 keeps 8 bits: an error of 2^-8 at most, about 2^-9 as a rule; E4M3 keeps 4: about 2^-5. About a dozen roundings a layer, two of
@@ -138,27 +152,12 @@ void feed(SingleSequence& sequence, const ReferenceCase& reference, std::int64_t
   }
 }
 
-RouterRuler measure_routers(const TieBreaker& ties, SingleSequence& sequence, const ReferenceCase& reference) {
-  StepRunner& exact = *ties.exact->runner();
-  RouterRuler ruler(exact.config(), *ties.host_weights);
-  std::int64_t first = 0;
-  exact.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
-    if (name == "router_logits") ruler.record(layer, first, value);
-  };
-  feed(sequence, reference, exact.limits().max_tokens, first, [](std::int64_t, const float*) {});
-  exact.taps = {};
-  return ruler;
-}
-
-void compare(StepRunner& runner, SingleSequence& sequence, const ReferenceCase& reference, const RouterRuler* ruler, std::int64_t chunk,
+void compare(StepRunner& runner, SingleSequence& sequence, const ReferenceCase& reference, std::int64_t chunk, RouterLog& routers,
              Comparison& comparison) {
   std::int64_t first = 0;
   const auto see_logits = [&](std::int64_t position, const float* values) { comparison.logits(position, values); };
   runner.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
-    if (name == "router_logits" && ruler != nullptr) {
-      const double error = relative_error(runner.precision(), runner.limits().cache_type, layer + 1);
-      ruler->compare(layer, first, value, error, comparison.changes);
-    }
+    if (name == "router_logits") routers.record(layer, first, value);
     if (name != "hidden") return;
     for (std::int64_t row = 0; row < value.dim(0); ++row)
       comparison.hidden(layer, first + row, value.f32() + row * value.dim(1), value.dim(1));
@@ -167,6 +166,39 @@ void compare(StepRunner& runner, SingleSequence& sequence, const ReferenceCase& 
   runner.taps = {};
   // Steps that somebody looks into are not recorded: once more, for those that are.
   if (runner.records_steps()) feed(sequence, reference, chunk, first, see_logits);
+}
+
+// Logits of the positions that are beyond the bound, in exact arithmetic that resolves near ties as the run did.
+std::map<std::int64_t, std::vector<float>> logits_with_ties(StepRunner& exact, const ReferenceCase& reference, RoutingGuide& guide,
+                                                            const StepRunner& runner, const Comparison& comparison) {
+  std::map<std::int64_t, std::vector<float>> logits;
+  for (const Comparison::Beyond& one : comparison.beyond) logits[one.position];
+  std::int64_t first = 0;
+  exact.taps = [&](std::string_view name, std::int64_t layer, const Tensor& value) {
+    if (name == "router_logits")
+      guide.guide(layer, first, value, relative_error(runner.precision(), runner.limits().cache_type, layer + 1));
+  };
+  SingleSequence sequence(exact);
+  feed(sequence, reference, exact.limits().max_tokens, first, [&](std::int64_t position, const float* values) {
+    if (const auto wanted = logits.find(position); wanted != logits.end()) wanted->second.assign(values, values + reference.vocab);
+  });
+  exact.taps = {};
+  return logits;
+}
+
+// Tells ties from errors where there is something to tell.
+void settle(const TieBreaker& ties, std::unique_ptr<StepRunner>& exact, const ReferenceCase& reference, const RouterLog& routers,
+            const StepRunner& runner, Comparison& comparison, VerifyRun& run) {
+  if (comparison.beyond.empty() || !ties.make_exact || routers.empty()) return comparison.settle({});
+  if (exact == nullptr) exact = ties.make_exact();
+  RoutingGuide guide(exact->config(), *ties.host_weights, routers);
+  const std::map<std::int64_t, std::vector<float>> logits = logits_with_ties(*exact, reference, guide, runner, comparison);
+  comparison.settle(guide.ties.empty() ? std::map<std::int64_t, std::vector<float>>() : logits);
+  run.ties = std::move(guide.ties);
+  if (guide.errors.empty()) return;
+  const RoutingChange& error = guide.errors.front();
+  run.failure = fmt::format("at position {} layer {} chose expert {} for {}, whose scores differ by {:.1e}; rounding makes {:.1e}",
+                            error.position, error.layer, error.to, error.from, error.gap, error.allowed);
 }
 
 // Goes on greedily from the last token of the prompt; returns how many leading tokens are the reference's.
@@ -215,8 +247,7 @@ std::vector<VerifyCase> verify(StepModel& model, const std::vector<ReferenceCase
   StepRunner& runner = *model.runner();
   CHECK(runner.limits().max_samples >= runner.limits().max_tokens);
   SingleSequence sequence(model);
-  std::optional<SingleSequence> exact_sequence;
-  if (ties.exact != nullptr) exact_sequence.emplace(*ties.exact);
+  std::unique_ptr<StepRunner> exact;  // once it is needed
   std::vector<VerifyCase> results;
   for (const ReferenceCase& reference : cases) {
     VerifyCase result{.name = reference.name,
@@ -224,14 +255,13 @@ std::vector<VerifyCase> verify(StepModel& model, const std::vector<ReferenceCase
                       .generated = static_cast<std::int64_t>(reference.generated.size()),
                       .bound = bound_for(runner.precision(), runner.limits().cache_type, reference),
                       .runs = {}};
-    const std::optional<RouterRuler> ruler =
-        exact_sequence ? std::optional(measure_routers(ties, *exact_sequence, reference)) : std::nullopt;
     for (const std::int64_t chunk : chunks) {
       VerifyRun run{.chunk = chunk == 0 ? std::min(runner.limits().max_tokens, result.tokens) : chunk};
       Comparison comparison(reference, result.bound, run);
-      compare(runner, sequence, reference, ruler ? &*ruler : nullptr, run.chunk, comparison);
+      RouterLog routers;
+      compare(runner, sequence, reference, run.chunk, routers, comparison);
+      settle(ties, exact, reference, routers, runner, comparison, run);
       if (!reference.generated.empty()) run.generated_equal = generate(sequence, reference, reference.generated.front());
-      comparison.finish();
       if (run.failure.empty()) run.failure = judge(run, result.bound, result.generated);
       result.runs.push_back(std::move(run));
     }

@@ -1,6 +1,8 @@
 // verify: runs the token ids of a reference file and compares hidden states and logits with what another implementation computed.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -47,7 +49,9 @@ struct VerifyRun {
   std::int64_t argmax_equal = 0;
   std::int64_t argmax_wrong = 0;     // differ although the gap is wider than the bound
   std::int64_t generated_equal = 0;  // leading tokens of greedy decoding that agree
-  // Positions that are left out: their logits are beyond the bound because a near tie of a router fell the other way.
+  // Positions whose logits are beyond the bound and right all the same: exact arithmetic that resolves these near ties of the routers as
+  // the run did comes to the same.
+  std::int64_t left_out = 0;
   std::vector<RoutingChange> ties = {};
   std::string failure = {};  // empty: passed
 };
@@ -61,13 +65,15 @@ struct VerifyCase {
   bool passed() const;
 };
 
-// Runs every case with each chunk size (0: as large as a step may be), the cache starting empty each time. The runner's limits must
-// hold the longest case and sample every row of a step. `exact`, the same model with the same limits in exact arithmetic, tells ties of the
-// routers from errors; nullptr: every position counts. `host_weights`: the model's in the host's memory.
+// What tells near ties of the routers from errors, asked only when a position is beyond the bound: the same model with the same limits in
+// exact arithmetic, on the processor. Empty: every position counts.
 struct TieBreaker {
-  StepModel* exact = nullptr;
-  const ModelWeights* host_weights = nullptr;
+  std::function<std::unique_ptr<StepRunner>()> make_exact = {};
+  const ModelWeights* host_weights = nullptr;  // the model's, in the host's memory
 };
+
+// Runs every case with each chunk size (0: as large as a step may be), the cache starting empty each time. The runner's limits must
+// hold the longest case and sample every row of a step.
 std::vector<VerifyCase> verify(StepRunner& runner, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks);
 // The same for a model with a runner behind it.
 std::vector<VerifyCase> verify(StepModel& model, const std::vector<ReferenceCase>& cases, const std::vector<std::int64_t>& chunks,

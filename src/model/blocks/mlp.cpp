@@ -27,6 +27,7 @@ Tensor moe(Forward& f, const MoeWeights& w, std::int64_t layer, const Tensor& x)
   const Tensor weights = f.scratch.f32({tokens, top_k});
   const Tensor slot_of = f.scratch.i32({tokens, top_k});
   const ExpertSlots slots{.begin = f.scratch.i32({c.n_routed_experts + 1}), .tokens = f.scratch.i32({tokens * top_k})};
+  f.tap("router_logits", layer, logits);  // on the processor a tap may put other logits there
   f.ops(RouteArgs{.logits = logits,
                   .bias = w.router_bias,
                   .groups = c.n_group,
@@ -36,7 +37,6 @@ Tensor moe(Forward& f, const MoeWeights& w, std::int64_t layer, const Tensor& x)
                   .weights = weights,
                   .slot_of = slot_of,
                   .slots = slots});
-  f.tap("router_logits", layer, logits);
 
   const auto experts = [&](const Tensor& rows, std::span<const Weight> of, LinearExpertsArgs::Rows from) {
     const Tensor result = f.scratch.f32({tokens * top_k, of.front().rows});
