@@ -71,6 +71,13 @@ __global__ void __launch_bounds__(kThreads, 2) latent_query_spread_kernel(Device
   }
 }
 
+// A few tokens are summed in another order than many.
+Support supports(const Key& key, const DeviceInfo& device) {
+  if (key.precision == Precision::exact)
+    return {.yes = false, .reason = "its sums depend on how many tokens there are, those of exact may not"};
+  return supports_portable(device, 32768);
+}
+
 void run(const LatentQueryArgs& args, Lane& lane) {
   if (args.q.dim(0) > kMostTokens) return latent_query_generic().run(args, lane);
   const std::int64_t heads = args.q.dim(1);
@@ -88,8 +95,6 @@ void run(const LatentQueryArgs& args, Lane& lane) {
 
 }  // namespace
 
-Kernel<LatentQueryArgs> latent_query_spread() {
-  return {"latent_query.spread.cuda", supports_any<32768>, no_workspace<LatentQueryArgs>, run};
-}
+Kernel<LatentQueryArgs> latent_query_spread() { return {"latent_query.spread.cuda", supports, no_workspace<LatentQueryArgs>, run}; }
 
 }  // namespace reckoner::cuda
