@@ -74,7 +74,7 @@ Result<int> write_report(const ReportFlags& flags, Console& console) {
     TRY(console.print(to_markdown(document_in("."))));
     return 0;
   }
-  const auto folder_of = [](const std::string& file) { return std::filesystem::path(file).parent_path(); };
+  const auto folder_of = [](const std::string& file) { return std::filesystem::absolute(file).parent_path(); };
   if (!flags.markdown.empty()) TRY(write_file(flags.markdown, to_markdown(document_in(folder_of(flags.markdown))), console));
   if (!flags.html.empty()) TRY(write_file(flags.html, to_html(document_in(folder_of(flags.html))), console));
   return 0;

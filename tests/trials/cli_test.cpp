@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "diagnose/trials/ledger.h"
 #include "diagnose/trials/scratch_test_support.h"
 #include "program.h"
@@ -61,6 +62,17 @@ TEST(TrialsCli, TellsTheStory) {
   const Result<JsonDocument> json = parse_json(run_program({"trials", "export", ledger}).out, "export");
   ASSERT_TRUE(json.ok()) << json.error().message();
   EXPECT_EQ(json->root().required("trials")->as_array()->size(), 7U);
+
+  // The report of it: what to do first, and links that lead to the logs from where the page is.
+  const ProgramRun report = run_program({"report", ledger});
+  EXPECT_EQ(report.status, 0) << report.err;
+  expect_parts(report.out, {"# story", "1. Vary fp4\\_gemm=flashinfer\\_cutlass", "ue8m0-scales-misread", "| <a id=\"trial-5\"></a>5 |"});
+  const std::string page = (folder.path() / "pages" / "story.html").string();
+  std::filesystem::create_directories(folder.path() / "pages");
+  EXPECT_EQ(run_program({"report", ledger, "--html", page}).status, 0);
+  const std::string html = read_text_file(page, 1 << 20).value();
+  expect_parts(html, {"<h1>story</h1>", "href=\"../story.logs/", "fp4_gemm was never varied"});
+  EXPECT_EQ(run_program({"report", "no-such.ledger"}).status, 1);
 }
 
 TEST(TrialsCli, SaysWhatIsWrong) {

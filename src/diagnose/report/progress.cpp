@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "diagnose/report/sections.h"
@@ -36,21 +37,43 @@ std::int64_t passed_count(const RunRecord& record) {
   return std::count_if(ended.begin(), ended.end(), [](const Trial* trial) { return trial->outcome == Outcome::pass; });
 }
 
-bool names(const Setting& setting, const std::string& text) {
-  return !setting.name.empty() && text.find(setting.name) != std::string::npos;
+// "fp4_gemm", "--fp4-gemm" and "FP4 GEMM" are the same words.
+std::string words_of(const std::string& text) {
+  std::string words;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      words += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!words.empty() && words.back() != ' ') {
+      words += ' ';
+    }
+  }
+  return words;
 }
 
-// Settings that were never varied, those first that a known failure's remedy or cause names.
+bool names(const KnownFailure& known, const Setting& setting) {
+  const std::string name = words_of(setting.name);
+  return !name.empty() && (" " + words_of(known.cause + " " + known.remedy) + " ").find(" " + name + " ") != std::string::npos;
+}
+
+// Whether a known failure that fits the logs names a setting of this verdict.
+bool is_suspected(const Sources& sources, const Verdict& verdict) {
+  return std::any_of(sources.known.begin(), sources.known.end(), [&](const KnownFailure& known) {
+    return std::any_of(verdict.settings.begin(), verdict.settings.end(), [&](const Setting& setting) { return names(known, setting); });
+  });
+}
+
+// Settings that were never varied, the suspected ones first.
 std::vector<const Verdict*> never_varied_by_suspicion(const Sources& sources) {
   std::vector<const Verdict*> all = verdicts_of(sources.record, VerdictKind::never_varied);
-  const auto suspected = [&](const Verdict* verdict) {
-    return std::any_of(sources.known.begin(), sources.known.end(), [&](const KnownFailure& known) {
-      return std::any_of(verdict->settings.begin(), verdict->settings.end(),
-                         [&](const Setting& setting) { return names(setting, known.remedy) || names(setting, known.cause); });
-    });
-  };
-  std::stable_sort(all.begin(), all.end(), [&](const Verdict* a, const Verdict* b) { return suspected(a) > suspected(b); });
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Verdict* a, const Verdict* b) { return is_suspected(sources, *a) > is_suspected(sources, *b); });
   return all;
+}
+
+Statement vary(const Sources& sources, const Verdict& verdict) {
+  const std::string why = is_suspected(sources, verdict) ? ", and a known failure that fits the logs names it" : "";
+  return {fmt::format("Vary {}: it was the same in every trial, so that it is still a possible cause{}.", text(verdict.settings), why),
+          statement_of(sources, verdict).evidence};
 }
 
 Statement apply(const Sources& sources, const KnownFailure& known) {
@@ -120,11 +143,14 @@ Section next_steps(const Sources& sources) {
                      text(verdict->settings)),
          trial_links(verdict->trials)});
   }
-  // While nothing works, what is known elsewhere comes before more trials.
+  // What fits both the logs and what is known elsewhere comes first.
+  const std::vector<const Verdict*> unvaried = never_varied_by_suspicion(sources);
+  for (const Verdict* verdict : unvaried) {
+    if (is_suspected(sources, *verdict)) steps.push_back(vary(sources, *verdict));
+  }
   for (const KnownFailure& known : sources.known) steps.push_back(apply(sources, known));
-  for (const Verdict* verdict : never_varied_by_suspicion(sources)) {
-    steps.push_back({fmt::format("Vary {}: it was the same in every trial, so that it is still a possible cause.", text(verdict->settings)),
-                     statement_of(sources, *verdict).evidence});
+  for (const Verdict* verdict : unvaried) {
+    if (!is_suspected(sources, *verdict)) steps.push_back(vary(sources, *verdict));
   }
   if (record.run.state == RunState::running || !verdicts_of(record, VerdictKind::budget_spent).empty() ||
       !verdicts_of(record, VerdictKind::unconfirmed_failure).empty()) {

@@ -116,15 +116,16 @@ TEST(Report, KnownFailuresPointAtWhatWasNeverVaried) {
   const KnownFailure known = {.id = "fp4-race",
                               .title = "A race in FP4 GEMM",
                               .cause = "a barrier is compiled out.",
-                              .remedy = "set fp4-gemm to cudnn.",
+                              .remedy = "Change the FP4 GEMM backend to cuDNN.",
                               .confidence = "confirmed",
                               .sources = {"https://example.org/1"},
                               .lines = {{.text = "nan", .file = "trial-2.log", .line = 17}}};
   const Document document = document_of(record, {known});
   EXPECT_TRUE(says(section(document, "findings"), "A race in FP4 GEMM (fp4-race). Cause (confirmed)"));
   const Section& steps = section(document, "next");
-  EXPECT_TRUE(steps.statements[0].text.starts_with("Try what fp4-race recommends: set fp4-gemm to cudnn."));
-  EXPECT_TRUE(steps.statements[1].text.starts_with("Vary fp4-gemm=cutlass"));
+  EXPECT_TRUE(steps.statements[0].text.starts_with("Vary fp4-gemm=cutlass: it was the same in every trial"));
+  EXPECT_TRUE(steps.statements[0].text.ends_with("names it."));
+  EXPECT_TRUE(steps.statements[1].text.starts_with("Try what fp4-race recommends: Change the FP4 GEMM backend to cuDNN."));
   EXPECT_TRUE(steps.statements[2].text.starts_with("Vary host-memory=8"));
   EXPECT_EQ(document.summary.back(), "host-memory was 8.");
 }
