@@ -158,7 +158,7 @@ Section configurations(const Sources& sources) {
                                   {trial.ended ? fmt::format("{:.1f} s", trial.start_s) : ""},
                                   {trial.ended ? memory_text(trial.peak_memory_bytes) : ""}});
     section.bars.push_back({.number = trial.number,
-                            .outcome = ended_as(trial),
+                            .outcome = std::string(trial.ended ? description(trial.outcome) : "not ended"),
                             .good = trial.ended && trial.outcome == Outcome::pass,
                             .seconds = trial.total_s,
                             .label = changes_text(record, trial.settings)});

@@ -23,6 +23,7 @@ td.fail { color: var(--bad); }
 .good { fill: var(--good); }
 .bad-bar { fill: var(--bad); }
 svg text { font-size: 12px; fill: var(--text); }
+figure { margin-top: 1rem; }
 @media print { nav { display: none; } }
 )";
 
@@ -91,7 +92,7 @@ std::string bars_html(const std::vector<TrialBar>& bars) {
         "<g><title>trial {}: {} ({})</title><text x=\"0\" y=\"{}\">trial {}</text><rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" "
         "height=\"{}\" rx=\"2\"/><text x=\"{}\" y=\"{}\">{:.1f} s, {}</text></g>\n",
         bar.number, escape_html(bar.outcome), escape_html(bar.label), y + 14, bar.number, bar.good ? "good" : "bad-bar", kLeft, y + 2,
-        width, kRow - 5, kLeft + width + 6, y + 14, bar.seconds, escape_html(bar.outcome.substr(0, 28)));
+        width, kRow - 5, kLeft + width + 6, y + 14, bar.seconds, escape_html(bar.outcome));
     y += kRow;
   }
   return html + "</svg></figure>\n";
