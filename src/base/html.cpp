@@ -78,6 +78,10 @@ std::string escape_html(std::string_view text) {
   return safe;
 }
 
+std::string html_scroll(std::string_view label) {
+  return fmt::format("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">", escape_html(label));
+}
+
 std::string html_page(std::string_view title, std::string_view body, std::string_view style) {
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"

@@ -14,7 +14,10 @@ std::string escape_html(std::string_view text);
 //   .quiet .failed            lesser text; a box that warns
 //   .cards > div              numbers side by side: .name above .value
 //   .plots > figure           plots side by side; in SVG: .bar .curve .area .mark .grid .tick .mark-label
-//   .scroll > table           a table that may be wider than the screen; .numbers: right-aligned but for the first column
+//   .numbers                  a table whose cells are right-aligned but for the first column
 std::string html_page(std::string_view title, std::string_view body, std::string_view style = {});
+
+// Begins a part that may be wider than the screen, for a table as a rule; the keyboard can scroll it. Ends with </div>.
+std::string html_scroll(std::string_view label);
 
 }  // namespace reckoner

@@ -42,7 +42,7 @@ std::string cards(const Report& report) {
 }
 
 std::string latency_table(const Report& report) {
-  std::string html = "<div class=\"scroll\"><table class=\"numbers\"><tr><th>milliseconds</th><th>mean</th><th>median</th><th>std</th>";
+  std::string html = html_scroll("Latency") + "<table class=\"numbers\"><tr><th>milliseconds</th><th>mean</th><th>median</th><th>std</th>";
   for (const double percent : report.options.percentiles) html += fmt::format("<th>{}</th>", percent_name(percent));
   html += "</tr>\n";
   for (const Metric metric : report.options.metrics) {
@@ -80,7 +80,7 @@ std::string time_plots(const Report& report) {
 std::string failure_table(const Summary& summary) {
   if (summary.failures.empty()) return "";
   std::string html = fmt::format("<h2 id=\"failures\">{} of {} requests failed</h2>\n", summary.failed, summary.planned);
-  html += "<div class=\"scroll\"><table><tr><th>count</th><th>kind</th><th>HTTP status</th><th>message</th></tr>\n";
+  html += html_scroll("Failures") + "<table><tr><th>count</th><th>kind</th><th>HTTP status</th><th>message</th></tr>\n";
   for (const FailureGroup& group : summary.failures) {
     html += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", group.count, describe(group.example.kind),
                         group.example.status == 0 ? "none" : fmt::format("{}", group.example.status), escape_html(group.example.message));
@@ -89,7 +89,7 @@ std::string failure_table(const Summary& summary) {
 }
 
 std::string settings_table(const Report& report) {
-  std::string html = "<h2>Settings</h2>\n<div class=\"scroll\"><table>\n";
+  std::string html = "<h2>Settings</h2>\n" + html_scroll("Settings") + "<table>\n";
   for (const auto& [name, value] : load_settings(report)) {
     html += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name), escape_html(value));
   }

@@ -60,7 +60,7 @@ std::string_view css_of(const Section& section, std::size_t row, std::size_t col
 std::string table_html(const Section& section) {
   const Table& table = section.table;
   if (table.rows.empty()) return "";
-  std::string html = "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"" + escape_html(section.title) + "\"><table><tr>";
+  std::string html = html_scroll(section.title) + "<table><tr>";
   for (const std::string& name : table.header) html += fmt::format("<th scope=\"col\">{}</th>", escape_html(name));
   html += "</tr>\n";
   for (std::size_t row = 0; row < table.rows.size(); ++row) {

@@ -158,8 +158,8 @@ std::string map_html(const TraceReport& report, const Level& level, std::string_
   html += "<span class=\"swatch bad\"></span><span>has values that are not finite</span>";
   html += "<span class=\"swatch none\"></span><span>not in this layer</span>";
   html += "<span class=\"swatch zero\"></span><span>zero, or no numbers</span></div>\n";
-  html += fmt::format("<div class=\"scroll\"><table class=\"map {}\" data-readout=\"readout-{}\" aria-label=\"{}\">\n<thead><tr><td></td>",
-                      kind, kind, title);
+  html += html_scroll(title) +
+          fmt::format("<table class=\"map {}\" data-readout=\"readout-{}\" aria-label=\"{}\">\n<thead><tr><td></td>", kind, kind, title);
   html += "<th scope=\"col\">in</th>";
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) html += fmt::format("<th scope=\"col\">{}</th>", layer);
   html += "<th scope=\"col\">out</th></tr></thead>\n<tbody>\n";
@@ -184,7 +184,9 @@ std::string routers_html(const TraceReport& report) {
   if (report.routers.empty()) return "";
   std::string html =
       "<h2>Routers</h2>\n<p class=\"quiet\">Evenness is 1 where all experts are chosen alike. Rerouted tokens go to other experts than in "
-      "exact.</p>\n<div class=\"scroll\"><table class=\"numbers\"><tr><th>layer</th><th>experts</th><th>evenness</th><th>most chosen</th>"
+      "exact.</p>\n" +
+      html_scroll("Routers") +
+      "<table class=\"numbers\"><tr><th>layer</th><th>experts</th><th>evenness</th><th>most chosen</th>"
       "<th>never chosen</th><th>rerouted</th></tr>\n";
   for (const RouterBalance& router : report.routers) {
     html += fmt::format("<tr><td>{}</td><td>{}</td><td>{:.2f}</td><td>{:.1f} %</td><td>{}</td><td>{}</td></tr>\n", router.layer,
@@ -203,16 +205,18 @@ std::string selections_html(const TraceReport& report) {
   }
   if (rows.empty()) return "";
   return "<h2>Selections</h2>\n<p class=\"quiet\">Of the tokens with more positions than may be selected: how much of the attention that "
-         "looks at everything falls on what was selected.</p>\n<div class=\"scroll\"><table class=\"numbers\"><tr><th>layer</th>"
+         "looks at everything falls on what was selected.</p>\n" +
+         html_scroll("Selections") +
+         "<table class=\"numbers\"><tr><th>layer</th>"
          "<th>tokens</th><th>attention kept</th><th>least of a token</th></tr>\n" +
          rows + "</table></div>\n";
 }
 
 std::string against_html(const AgainstReport& against) {
   std::string html = fmt::format(
-      "<h2>Against the dump</h2>\n<p class=\"quiet\">Rows may differ by {:.1e} of their rms.</p>\n<div class=\"scroll\"><table class="
+      "<h2>Against the dump</h2>\n<p class=\"quiet\">Rows may differ by {:.1e} of their rms.</p>\n{}<table class="
       "\"numbers\"><tr><th>theirs</th><th>ours</th><th>rows</th><th>error</th><th>worst row</th></tr>\n",
-      against.tolerance);
+      against.tolerance, html_scroll("Against the dump"));
   for (const AlignedValue& value : against.aligned) {
     html += fmt::format("<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{:.1e}</td><td>{:.1e} (row {})</td></tr>\n",
                         value.beyond ? " style=\"color:var(--bad)\"" : "", escape_html(value.theirs), escape_html(value.ours), value.rows,
