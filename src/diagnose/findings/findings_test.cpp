@@ -105,7 +105,7 @@ TEST(Findings, LinesOfAnyLengthAndBytesAreBorne) {
   TextMatcher matcher(shipped());
   matcher.add_line(std::string(20 << 20, 'a'));
   matcher.add_line(std::string(1 << 20, '!'));
-  matcher.add_line(std::string("\0\xff\xfe CUDA error: an illegal memory access was encountered \0", 60));
+  matcher.add_line(std::string("\0\xff\xfe", 3) + " CUDA error: an illegal memory access was encountered " + '\0');
   matcher.add_line("");
   EXPECT_EQ(ids(matcher.matches()), (std::set<std::string>{"router-bias-cancels", "illegal-access-elsewhere"}));
   for (const TextMatch& match : matcher.matches()) EXPECT_LE(match.line.size(), TextMatch::kShownBytes);
