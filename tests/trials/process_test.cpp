@@ -45,6 +45,13 @@ field = "effective.kv"
 
 constexpr const char* kBaselineOnly = "[[configuration]]\nmoe = \"a\"\n";
 
+// As a process that ends between being found and being read: /proc/self/mem opens, and nothing is mapped where reading begins.
+TEST(ProcFiles, ReadingThatFailsIsNoException) {
+  EXPECT_EQ(read_proc_file("/proc/self/mem"), "");
+  EXPECT_EQ(read_proc_file("/proc/self/no_such_file"), "");
+  EXPECT_NE(read_proc_file("/proc/self/stat").find("("), std::string::npos);
+}
+
 class Processes : public testing::Test {
  protected:
   RunRecord run(const std::vector<std::string>& more, const std::string& rest = kBaselineOnly, std::int64_t max_starts = 40) {

@@ -28,9 +28,12 @@ const std::vector<LogRule> kLogRules = {
     {"watchdog", Outcome::hang, R"(watchdog[^\n]{0,60}time ?(out|d out)|collective operation timeout|nccl[^\n]{0,60}timed? ?out)"},
     {"import", Outcome::no_start, R"(modulenotfounderror|importerror|undefined symbol|cannot open shared object)"},
     {"argument", Outcome::no_start, R"(unrecognized arguments?|unknown (option|argument|flag)|invalid choice|invalid value for)"},
-    {"port", Outcome::no_start, R"(address already in use)"},
+    {"port", Outcome::no_start, R"(address already in use|couldn't bind [^\n]{0,20}socket)"},
+    {"cache settings", Outcome::no_start, R"(\bv[ _]cache\b[^\n]{0,40}\brequires\b)"},
+    {"model file", Outcome::no_start, R"(error loading model: (?!llama_model_loader: failed to load model))"},
     {"file", Outcome::no_start,
      R"(no such file or directory|metadataincompletebuffer|headertoosmall|does not appear to have a file named)"},
+    {"load", Outcome::no_start, R"(failed to load model\b|failed to (create|initialize) (the )?(llama_)?context)"},
     {"error", Outcome::no_start, R"(^\s*(\w*error|\w*exception)\b:|\b(fatal|error):)"},
 };
 

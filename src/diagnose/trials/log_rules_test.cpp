@@ -52,6 +52,11 @@ TEST(LogRules, KnowMessagesOfServers) {
       {"KeyError: 'layers.27.self_attn.qkv_proj.k_scale'", Outcome::no_start},
       {"ModuleNotFoundError: No module named 'flashinfer'", Outcome::no_start},
       {"server.py: error: unrecognized arguments: --moe", Outcome::no_start},
+      {"0.00.014.456 E llama_init_from_model: quantized V cache requires flash_attn to be enabled", Outcome::no_start},
+      {"llama_init_from_model: V cache quantization requires flash_attn", Outcome::no_start},
+      {"E cmn  common_init_: failed to create context with model 'm.gguf'", Outcome::no_start},
+      {"E srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: 38220", Outcome::no_start},
+      {"llama_model_load: error loading model: tensor 'blk.0.attn_k.weight' data is not within the file bounds", Outcome::no_start},
   };
   for (const Case& one : cases) {
     const LogFindings found = scan(std::string("starting\n") + one.line + "\nbye\n");
@@ -80,6 +85,25 @@ TEST(LogRules, TheMoreSpecificLineCounts) {
   EXPECT_EQ(found.failure->evidence.line, 5);
   EXPECT_EQ(found.last_line.line, 7);
   EXPECT_EQ(found.last_line.file, "trial-1.log");
+}
+
+// llama.cpp says the cause once and then, function by function, that it did not work. Lines of real starts.
+TEST(LogRules, TheCauseCountsInLlamaCpp) {
+  const LogFindings settings = scan(
+      "0.00.014.590 E common_fit_params: encountered an error while trying to fit params to free device memory: failed to create "
+      "llama_context from model\n"
+      "0.00.015.444 E llama_init_from_model: quantized V cache requires flash_attn to be enabled\n"
+      "0.00.015.460 E cmn  common_init_: failed to create context with model 'm.gguf'\n"
+      "0.00.015.844 E srv          init: exiting due to model loading error\n");
+  ASSERT_TRUE(settings.failure.has_value());
+  EXPECT_EQ(settings.failure->outcome, Outcome::no_start);
+  EXPECT_EQ(settings.failure->evidence.line, 2);
+  const LogFindings file = scan(
+      "E gguf_init_from_file: failed to open GGUF file 'm.gguf' (No such file or directory)\n"
+      "E llama_model_load: error loading model: llama_model_loader: failed to load model from m.gguf\n"
+      "E cmn  common_init_: failed to load model 'm.gguf'\n");
+  ASSERT_TRUE(file.failure.has_value());
+  EXPECT_EQ(file.failure->evidence.line, 1);
 }
 
 TEST(LogRules, PatternsOfTheFileCountFirst) {

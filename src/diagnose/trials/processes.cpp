@@ -13,7 +13,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -22,12 +21,6 @@ namespace reckoner::trials {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Files of /proc have no size; those of processes that end meanwhile are empty.
-std::string read_all(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::vector<pid_t> process_ids() {
   std::vector<pid_t> ids;
@@ -43,7 +36,7 @@ std::vector<pid_t> process_ids() {
 
 std::optional<ProcessInfo> read_process(pid_t id) {
   const fs::path folder = fmt::format("/proc/{}", id);
-  const std::string stat = read_all(folder / "stat");
+  const std::string stat = read_proc_file(folder / "stat");
   const std::size_t name_end = stat.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(stat.substr(name_end + 1));
@@ -52,9 +45,9 @@ std::optional<ProcessInfo> read_process(pid_t id) {
   fields >> process.state >> parent >> process.group;
   std::int64_t pages_all = 0;
   std::int64_t pages_resident = 0;
-  std::istringstream(read_all(folder / "statm")) >> pages_all >> pages_resident;
+  std::istringstream(read_proc_file(folder / "statm")) >> pages_all >> pages_resident;
   process.resident_bytes = pages_resident * sysconf(_SC_PAGESIZE);
-  process.command = read_all(folder / "cmdline");
+  process.command = read_proc_file(folder / "cmdline");
   std::replace(process.command.begin(), process.command.end(), '\0', ' ');
   constexpr std::size_t kShown = 80;
   process.command.resize(std::min(process.command.size(), kShown));
@@ -63,7 +56,7 @@ std::optional<ProcessInfo> read_process(pid_t id) {
 }
 
 bool has_mark(pid_t id, std::string_view mark) {
-  const std::string environment = read_all(fmt::format("/proc/{}/environ", id));
+  const std::string environment = read_proc_file(fmt::format("/proc/{}/environ", id));
   return environment.find(std::string(mark) + '\0') != std::string::npos;  // entries end with a zero byte
 }
 
@@ -71,7 +64,7 @@ bool has_mark(pid_t id, std::string_view mark) {
 std::set<std::string> listening_sockets(std::int64_t port) {
   std::set<std::string> sockets;
   for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::istringstream lines(read_all(table));
+    std::istringstream lines(read_proc_file(table));
     std::string line;
     std::getline(lines, line);
     while (std::getline(lines, line)) {
@@ -143,6 +136,16 @@ std::string value_of(const std::string& text, std::string_view key) {
 
 }  // namespace
 
+// By read(), which keeps a failure (ESRCH of a process that has ended since the file was opened) as a state; iterators let it through
+// as an exception.
+std::string read_proc_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes;
+  char buffer[4096];
+  while (file.read(buffer, sizeof buffer) || file.gcount() > 0) bytes.append(buffer, static_cast<std::size_t>(file.gcount()));
+  return bytes;
+}
+
 std::string text(const ProcessInfo& process) { return fmt::format("process {} ({})", process.id, process.command); }
 
 MarkedProcesses find_processes(pid_t group, std::string_view mark) {
@@ -201,9 +204,9 @@ std::vector<std::pair<std::string, std::string>> describe_machine() {
     lines.emplace_back("host", system.nodename);
     lines.emplace_back("system", fmt::format("{} {} {}", system.sysname, system.release, system.machine));
   }
-  lines.emplace_back("processor", value_of(read_all("/proc/cpuinfo"), "model name"));
+  lines.emplace_back("processor", value_of(read_proc_file("/proc/cpuinfo"), "model name"));
   lines.emplace_back("cores", std::to_string(std::thread::hardware_concurrency()));
-  lines.emplace_back("memory", value_of(read_all("/proc/meminfo"), "MemTotal"));
+  lines.emplace_back("memory", value_of(read_proc_file("/proc/meminfo"), "MemTotal"));
   if (!has_nvidia_smi()) return lines;
   const auto gpus = output_of("nvidia-smi --query-gpu=index,name,memory.total,driver_version --format=csv,noheader 2>/dev/null");
   std::istringstream each(gpus.value_or(""));

@@ -4,12 +4,16 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace reckoner::trials {
+
+// The bytes of a file of /proc, which has no size. Nothing more if reading fails: processes end while one looks at them.
+std::string read_proc_file(const std::filesystem::path& path);
 
 struct ProcessInfo {
   pid_t id = 0;
