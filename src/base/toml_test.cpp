@@ -51,6 +51,8 @@ TEST(Toml, ErrorsGiveLineAndColumn) {
   for (const char* bad :
        {"[&", "[&x]", "[[&x]]", "[ \x01]", "&", "a.&", "[a.&]", "a = {&", "a = [&", "[", "[[", "[]", "= 1", "\"", "'", "a"})
     EXPECT_TRUE(parse_error(bad).starts_with("x.toml: line 1, column ")) << bad << ": " << parse_error(bad);
+  EXPECT_TRUE(parse_error("\xEF\xBA\xBF = 1").starts_with("x.toml: line 1, column ")) << parse_error("\xEF\xBA\xBF = 1");
+  EXPECT_EQ(parse_error("a = \"\xEF\xBA\xBF\""), "") << "a letter in a string";
   EXPECT_EQ(parse_error(""), "") << "an empty table";
   for (const char* header : {"[=]", "[[=]]", "[a.=]", "a.= 1", "[", "[a", "[a.", "a.", "a"}) EXPECT_NE(parse_error(header), "") << header;
 }
