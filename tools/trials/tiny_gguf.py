@@ -5,7 +5,7 @@
 
 Random weights alone would answer with noise, and every probe would call it garbage. So the layers are random but small,
 and the output layer knows what follows what: an answer is TEXT below from its beginning, a completion is TEXT from
-somewhere in it. Every run writes the same bytes. Needs gguf and numpy.
+somewhere in it. The seed is fixed. Needs gguf and numpy.
 """
 
 import argparse
