@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""llama.cpp's HTTP server as a program, from the wheel that has it prebuilt: for trials on machines without llama-server.
+"""llama.cpp's HTTP server as a program, from the wheel that has it prebuilt: for trials where there is no llama-server.
 
   llama_cpp_server.py --model M.gguf --port 8080 --cache-type-v q8_0 --flash-attn off
 
-xllamacpp is llama.cpp's server as a Python module. The flags here are llama-server's own, a handful of them with its names
-and values, and the log is its own too, so that a trial file for llama-server needs only another command. Ends on SIGTERM.
+xllamacpp is llama.cpp's server as a Python module. The flags here are llama-server's own, a handful of them with its
+names and values, and the log is its own too, so that a trial file for llama-server needs only another command. Ends on
+SIGTERM.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def parameters(given):
 
 def main():
     given = parameters(arguments())
-    # Blocked before the server's threads exist, which inherit it: then sigwait() below is what gets it, whenever it comes.
+    # Blocked before there are threads of the server, which inherit it: then sigwait() gets it, whenever it comes.
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     try:

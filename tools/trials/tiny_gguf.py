@@ -5,7 +5,7 @@
 
 Random weights alone would answer with noise, and every probe would call it garbage. So the layers are random but small,
 and the output layer knows what follows what: an answer is TEXT below from its beginning, a completion is TEXT from
-somewhere in it. Every run writes the same bytes. Needs gguf and numpy.
+somewhere in it. The seed is fixed. Needs gguf and numpy.
 """
 
 import argparse
@@ -28,9 +28,8 @@ WIDTH, HEADS, LAYERS, HIDDEN = 64, 2, 2, 128  # 32 values a head: a block of the
 UNKNOWN, BEGIN, END = 0, 1, 2
 ANSWER_ID = 3 + 256 + 1  # after those three, the bytes and QUESTION; the text follows
 QUESTION, ANSWER = "<|question|>", "<|answer|>"
-TEMPLATE = (
-    "{% for message in messages %}" + QUESTION + "{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}" + ANSWER
-)
+MESSAGE = QUESTION + "{{ message['role'] }}: {{ message['content'] }}\n"
+TEMPLATE = "{% for message in messages %}" + MESSAGE + "{% endfor %}" + ANSWER
 SHARPNESS = 24.0  # the largest logit, about: what follows is then certain at any usual temperature
 NOISE = 0.02  # of the layers' weights: enough to compute with, too little to change what follows
 
@@ -60,7 +59,7 @@ def weights(tokens, random):
 
     ones = numpy.ones(WIDTH, dtype=numpy.float32)
     first = len(tokens) - len(pieces())
-    # The text has directions of its own, one a token; all else shares those that are left. So nothing else sounds like it.
+    # The text has directions of its own, one a token; all else shares those that are left: nothing else sounds like it.
     directions = numpy.linalg.qr(random.standard_normal((WIDTH, WIDTH)))[0]
     text = len(tokens) - ANSWER_ID
     embedding = random.standard_normal((len(tokens), WIDTH - text)) @ directions[text:]
