@@ -145,7 +145,7 @@ Section configurations(const Sources& sources) {
                            }()) +
                            ".",
                   .if_empty = "None."};
-  section.table = {.header = {"trial", "settings", "outcome", "where", "evidence", "ready in", "memory"}, .rows = {}, .anchor = "trial"};
+  section.table = {.header = {"trial", "settings", "outcome", "where", "evidence", "start", "memory"}, .rows = {}, .anchor = "trial"};
   for (const Trial& trial : record.trials) {
     const Cell evidence = trial.evidence.file.empty()
                               ? Cell{trial.log_file, (sources.logs / trial.log_file).generic_string()}
