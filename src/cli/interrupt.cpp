@@ -44,22 +44,23 @@ void handle_stop_signals(void (*handler)(int)) {
   for (const int number : {SIGINT, SIGTERM}) ::sigaction(number, &action, nullptr);
 }
 
-void on_interrupt(void (*handler)(int)) {
+void on_interrupt(void (*handler)(int), StoppedBy by) {
   struct sigaction action = {};
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;  // no SA_RESTART: a read that waits for a line must return
   ::sigaction(SIGINT, &action, nullptr);
+  if (by == StoppedBy::interrupt_or_terminate) ::sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace
 
-InterruptGuard::InterruptGuard() {
+InterruptGuard::InterruptGuard(StoppedBy by) : by_(by) {
   signalled = false;
-  on_interrupt(remember_interrupt);
+  on_interrupt(remember_interrupt, by_);
 }
 
-InterruptGuard::~InterruptGuard() { on_interrupt(SIG_DFL); }
+InterruptGuard::~InterruptGuard() { on_interrupt(SIG_DFL, by_); }
 
 bool InterruptGuard::interrupted() const { return signalled; }
 

@@ -2,19 +2,26 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace reckoner {
 
-// While it lives, the first SIGINT is remembered; a second one ends the program as if nobody had caught it.
+// What stops a command that has something to put away first. SIGTERM too: where it started other programs.
+enum class StoppedBy : std::uint8_t { interrupt, interrupt_or_terminate };
+
+// While it lives, the first of these signals is remembered; a second one ends the program as if nobody had caught it.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  explicit InterruptGuard(StoppedBy by = StoppedBy::interrupt);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   bool interrupted() const;
   void forget();
+
+ private:
+  StoppedBy by_;
 };
 
 // While it lives, SIGINT and SIGTERM are what wait() waits for; then they end the program again.

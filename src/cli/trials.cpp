@@ -106,7 +106,7 @@ Result<int> run_trials(const RunFlags& flags, Console& console) {
   trials::CampaignOptions options = {.ledger = flags.ledger.empty() ? default_ledger(flags.file) : flags.ledger, .seed = flags.seed};
   if (flags.resume) options.beginning = trials::Beginning::resume;
   if (flags.max_starts > 0) options.max_starts = flags.max_starts;
-  const InterruptGuard interrupt;
+  const InterruptGuard interrupt(StoppedBy::interrupt_or_terminate);
   TrialsDisplay display(console);
   const trials::CampaignHooks hooks = {
       .progress = [&](const RunRecord& record, const Trial* current, std::string_view step) { display.show(record, current, step); },

@@ -99,30 +99,40 @@ std::vector<Trial> ended_trials(const std::string& ledger) {
   return record->trials;
 }
 
-// kill -9 in the middle of a trial: that trial is lost, its server is ended by the next run, and everything else stays.
-TEST(TrialsCli, GoesOnAfterAKill) {
-  const ScratchFolder folder;
+// The story with a server that never answers the third configuration, so that a signal finds it at work.
+std::string hanging_example(const ScratchFolder& folder) {
   const std::string file = example(folder, "story.toml", "\n[[probe]]\nkind = \"health\"\n[[probe]]\nkind = \"short\"\nmax_s = 100\n");
-  // The server never answers the fourth configuration, so that the kill finds it at work.
   std::ifstream in(file);
   std::string text{std::istreambuf_iterator<char>(in), {}};
   const std::string fault = "\"--fail\", \"fp4_gemm=flashinfer_cutlass:nan\"";
   text.replace(text.find(fault), fault.size(), "\"--fail\", \"attention=triton:silent\"");
   std::ofstream(file) << text;
-  const std::string ledger = (folder.path() / "story.ledger").string();
+  return file;
+}
+
+// Sends a signal to `trials run` when two trials have ended and the third waits for its answer; what waitpid() then says.
+int stopped_in_the_third(const std::string& file, const std::string& ledger, int signal_number) {
   const pid_t child = fork();
   if (child == 0) {
     execl(RECKONER_PROGRAM, RECKONER_PROGRAM, "trials", "run", file.c_str(), "--quiet", nullptr);
     _exit(127);
   }
-  // Two have ended, and the third waits for its answer.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (ended_trials(ledger).size() < 2 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  kill(child, SIGKILL);
+  kill(child, signal_number);
   int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+// kill -9 in the middle of a trial: that trial is lost, its server is ended by the next run, and everything else stays.
+TEST(TrialsCli, GoesOnAfterAKill) {
+  const ScratchFolder folder;
+  const std::string file = hanging_example(folder);
+  const std::string ledger = (folder.path() / "story.ledger").string();
+  stopped_in_the_third(file, ledger, SIGKILL);
   const std::vector<Trial> before = ended_trials(ledger);
   ASSERT_EQ(before.size(), 2U);
 
@@ -134,6 +144,18 @@ TEST(TrialsCli, GoesOnAfterAKill) {
   for (std::size_t i = 0; i < after.size(); ++i) EXPECT_EQ(after[i].number, static_cast<std::int64_t>(i) + 1);
   EXPECT_EQ(std::vector<Trial>(after.begin(), after.begin() + 2), before);
   EXPECT_EQ(after[2].outcome, Outcome::hang);
+}
+
+// SIGTERM, as a service manager sends it, leaves no server behind.
+TEST(TrialsCli, ATerminatedRunEndsItsServer) {
+  const ScratchFolder folder;
+  const std::string file = hanging_example(folder);
+  const std::string ledger = (folder.path() / "story.ledger").string();
+  const int status = stopped_in_the_third(file, ledger, SIGTERM);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
+  const ProgramRun resumed = run_program({"trials", "run", file, "--resume"});
+  EXPECT_EQ(resumed.err.find("was still running"), std::string::npos) << resumed.err;
+  EXPECT_EQ(ended_trials(ledger).size(), 7U);
 }
 
 // A real server: Reckoner, with kernels that write NaN.
