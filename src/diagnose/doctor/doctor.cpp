@@ -53,7 +53,7 @@ ModelFacts facts_of(const Model& model) {
 // What a process on the processor takes beside weights, cache and workspace.
 std::int64_t program_bytes(const Model& model, const std::filesystem::path& folder) {
   // Measured: code and libraries, threads, HTTP, an idle engine.
-  constexpr std::int64_t kProgram = 27'000'000;
+  constexpr std::int64_t kProgram = 25'500'000;
   // A tensor's name, shape and place, its JSON while it is read, and its entry in the weights.
   constexpr std::int64_t kTensor = 700;
   // A tokenizer's tables and its text, in terms of its file.
