@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -13,6 +12,7 @@
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "loadgen/bench.h"
 
@@ -118,24 +118,12 @@ Result<LoadOptions> load_options(const BenchFlags& flags) {
   return options;
 }
 
-Error cannot_write(const std::string& path) {
-  return Error{fmt::format("{}: cannot be written: {}", path, std::strerror(errno)), "name a file in a folder that exists and has space"};
-}
-
 // Before the load: it would be a pity to lose its numbers. What the file holds stays until there is something better.
 Status check_output(const std::string& path) {
   if (path.empty()) return {};
   const bool is_new = !std::filesystem::exists(path);
   if (!std::ofstream(path, std::ios::binary | std::ios::app)) return cannot_write(path);
   if (is_new) std::filesystem::remove(path);
-  return {};
-}
-
-Status write_output(const std::string& path, const std::string& text, Console& console) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text << std::flush;
-  if (!file) return cannot_write(path);
-  console.note("wrote " + path);
   return {};
 }
 
@@ -186,8 +174,8 @@ Result<int> bench_serve(const BenchFlags& flags, Console& console) {
   if (!report) return report.error();
   TRY(console.print(result_text(*report)));
   const auto detail = flags.detailed ? loadgen::Detail::texts : loadgen::Detail::numbers;
-  if (!flags.json_file.empty()) TRY(write_output(flags.json_file, result_json(*report, detail), console));
-  if (!flags.html_file.empty()) TRY(write_output(flags.html_file, result_html(*report), console));
+  if (!flags.json_file.empty()) TRY(write_file(flags.json_file, result_json(*report, detail), console));
+  if (!flags.html_file.empty()) TRY(write_file(flags.html_file, result_html(*report), console));
   if (report->result.interrupted) {
     console.note("interrupted");
     return kExitInterrupted;

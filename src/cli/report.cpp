@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <memory>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
+#include "cli/output_file.h"
 #include "diagnose/report/report.h"
 
 namespace reckoner {
@@ -39,15 +37,6 @@ Result<std::vector<report::ToolOutput>> read_outputs(const std::vector<std::stri
   std::vector<report::ToolOutput> outputs;
   for (const std::string& path : paths) outputs.push_back({path, TRY(read_json_file(path))});
   return outputs;
-}
-
-Status write_file(const std::string& path, const std::string& text, Console& console) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text << std::flush;
-  if (!file)
-    return Error{fmt::format("{}: cannot be written: {}", path, std::strerror(errno)), "name a file in a folder that exists and has space"};
-  console.note("wrote " + path);
-  return {};
 }
 
 // As a page in `folder` has to call it.

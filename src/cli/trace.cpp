@@ -4,12 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <memory>
 
 #include "cli/bad_step.h"
 #include "cli/command_line.h"
 #include "cli/interrupt.h"
+#include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/runner.h"
@@ -91,14 +91,6 @@ Result<std::vector<std::int32_t>> prompt_tokens(const TraceOptions& options, con
   const std::vector<TokenId> ids = TRY(tokenizer.encode(text));
   if (ids.empty()) return Error{"the prompt is empty", "give PROMPT"};
   return std::vector<std::int32_t>(ids.begin(), ids.end());
-}
-
-Status write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) return {};
-  return Error{path + ": cannot be written", "check the folder and the space on its disk"};
 }
 
 // What the model is run with; its weights are read as they are, bad scales and all: they may be what is looked for.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
 
 #include "diagnose/report/sections.h"
 
@@ -94,8 +93,7 @@ std::vector<std::string> summary_of(const Sources& sources) {
   for (const VerdictKind kind : {VerdictKind::none_passed, VerdictKind::minimal_failing_set, VerdictKind::flaky_setting}) {
     for (const Verdict* verdict : verdicts_of(record, kind)) summary.push_back(verdict->text);
   }
-  const auto unvaried = verdicts_of(record, VerdictKind::never_varied);
-  if (!unvaried.empty() && passed_count(record) == 0) {
+  if (passed_count(record) == 0) {
     for (const Verdict* verdict : never_varied_by_suspicion(sources)) summary.push_back(verdict->text);
   }
   return summary;
