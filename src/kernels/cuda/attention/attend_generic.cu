@@ -36,6 +36,7 @@ int tile_keys_for(std::int64_t width) {
 
 // Grid: pieces * chunks of value columns, groups of heads, tokens. Thread (h, s) of the first kHeads * kTileKeys scores key s for head h.
 __global__ void __launch_bounds__(kThreads, 2) attend_kernel(Attend args, Partials partials) {
+  begin_kernel();
   extern __shared__ float memory[];  // q [kHeads, width], keys [tile_keys, width + 1]
   __shared__ float weights[kHeads][kTileKeys], factors[kHeads];
   __shared__ const std::byte* value_rows[kTileKeys];
@@ -123,7 +124,7 @@ void run_attend(Attend args, std::int64_t tokens, float* y, Lane& lane) {
     const std::int64_t some = std::min(at_once, tokens - first);
     const dim3 grid(static_cast<unsigned>(args.split.pieces) * blocks_for(args.value_width, kColumns),
                     static_cast<unsigned>(args.kv_heads) * blocks_for(group, kHeads), static_cast<unsigned>(some));
-    attend_kernel<<<grid, kThreads, shared, stream_of(lane)>>>(args, partials);
+    launch(attend_kernel, grid, kThreads, shared, stream_of(lane), args, partials);
     combine_pieces(partials, args.split, args.counts, args.keys.positions, y, some, args.heads, args.value_width, stream_of(lane));
     args.q += some * args.heads * args.width;
     y += some * args.heads * args.value_width;

@@ -160,6 +160,7 @@ __device__ void add_values(int buffer, const Shared& shared, float (&sums)[8][4]
 }
 
 __global__ void __launch_bounds__(kThreads) attend_latent_mma_kernel(AttendLatent args, Partials partials) {
+  begin_kernel();
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const std::int64_t token = blockIdx.z, piece = blockIdx.x;
@@ -248,7 +249,7 @@ void run_attend_latent_mma(const AttendLatentArgs& args, CombinePieces* combine,
   for (std::int64_t first = 0; first < tokens; first += at_once) {
     const std::int64_t some = std::min(at_once, tokens - first);
     const dim3 grid(static_cast<unsigned>(attend.split.pieces), blocks_for(heads, kHeads), static_cast<unsigned>(some));
-    attend_latent_mma_kernel<<<grid, kThreads, sizeof(Shared), stream_of(lane)>>>(attend, partials);
+    launch(attend_latent_mma_kernel, grid, kThreads, sizeof(Shared), stream_of(lane), attend, partials);
     combine(partials, attend.split, attend.counts, attend.cache.positions, y, some, heads, kLatent, stream_of(lane));
     attend.q += some * heads * kWidth;
     y += some * heads * kLatent;

@@ -28,6 +28,7 @@ struct IndexScores {
 __device__ int place_of(int head, int piece) { return head * kPieces + (piece ^ (head & 1) << 2); }
 
 __global__ void __launch_bounds__(kThreads) index_scores_mma_kernel(IndexScores args) {
+  begin_kernel();
   extern __shared__ uint4 q[];  // [kParts][heads * 16 pieces], then the weights
   float* weights = reinterpret_cast<float*>(q + kParts * args.heads * kPieces);
   const std::int64_t token = blockIdx.y;
@@ -111,14 +112,15 @@ void index_scores_mma(const IndexSelectArgs& args, const DeviceCache& keys, std:
   const std::int64_t shared = kParts * heads * kDim * 2 + heads * 4;
   allow_shared(index_scores_mma_kernel, shared);
   const dim3 grid(blocks_for(args.max_context, kBlockKeys), static_cast<unsigned>(tokens));
-  index_scores_mma_kernel<<<grid, kThreads, shared, stream>>>({.q = args.q.f32() + first * heads * kDim,
-                                                               .weights = args.weights.f32() + first * heads,
-                                                               .scale = args.scale,
-                                                               .keys = keys,
-                                                               .heads = static_cast<int>(heads),
-                                                               .top_k = static_cast<int>(args.selection.top_k()),
-                                                               .scores = scores,
-                                                               .stride = args.max_context});
+  launch(index_scores_mma_kernel, grid, kThreads, shared, stream,
+         {.q = args.q.f32() + first * heads * kDim,
+          .weights = args.weights.f32() + first * heads,
+          .scale = args.scale,
+          .keys = keys,
+          .heads = static_cast<int>(heads),
+          .top_k = static_cast<int>(args.selection.top_k()),
+          .scores = scores,
+          .stride = args.max_context});
 }
 
 }  // namespace reckoner::cuda

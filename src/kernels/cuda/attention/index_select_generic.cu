@@ -25,6 +25,7 @@ struct IndexScores {
 std::int64_t shared_bytes(std::int64_t heads, std::int64_t dim) { return 4 * (heads * dim + kKeys * (dim + 1)); }
 
 __global__ void __launch_bounds__(kThreads) index_scores_kernel(IndexScores args) {
+  begin_kernel();
   extern __shared__ float memory[];  // q [heads, dim], keys [kKeys, dim + 1]
   __shared__ float parts[kParts][kKeys];
   float* q = memory;
@@ -86,7 +87,7 @@ void run(const IndexSelectArgs& args, Lane& lane) {
     if (args.max_context > top_k && with_mma) {
       index_scores_mma(args, keys, first, some, scores.scores, stream_of(lane));
     } else if (args.max_context > top_k) {
-      index_scores_kernel<<<grid, kThreads, shared, stream_of(lane)>>>(scores);
+      launch(index_scores_kernel, grid, kThreads, shared, stream_of(lane), scores);
     }
     select_top_k(scores.scores, scores.stride, keys.positions, some, top_k, args.selection.counts.i32() + first,
                  args.selection.positions.i32() + first * top_k, stream_of(lane));

@@ -37,6 +37,7 @@ constexpr int kPrepareThreads = 256;
 
 __global__ void __launch_bounds__(kPrepareThreads)
     prepare_kernel(const float* q, const float* weights, float scale, int heads, Prepared prepared, Selecting selecting) {
+  begin_kernel();
   const std::int64_t token = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x), pieces = heads * kPieces;
   if (selecting.positions[token] < selecting.top_k) return;
@@ -112,6 +113,7 @@ __device__ void score_keys(const uint4 (&keys)[4][4], const uint4* q, const floa
 }
 
 __global__ void __launch_bounds__(kThreads, 4) index_scores_split_kernel(const __grid_constant__ Scoring args) {
+  begin_kernel();
   extern __shared__ uint4 q[];  // [kParts, heads, kPieces]
   __shared__ float weights[kMostIndexHeads];
   __shared__ __align__(16) std::int32_t histogram[kFirstDigits];
@@ -226,10 +228,10 @@ void run(const IndexSelectArgs& args, Lane& lane) {
     // As many blocks as run at a time, where the keys make so many: each of them reads all queries.
     const std::int64_t steps = std::clamp<std::int64_t>(blocks_for(some * args.max_context, kStepKeys * kBlocks), 1, 8);
     scoring.block_keys = static_cast<int>(steps * kStepKeys);
-    prepare_kernel<<<static_cast<unsigned>(some), kPrepareThreads, 0, stream_of(lane)>>>(
-        args.q.f32() + first * heads * kDim, args.weights.f32() + first * heads, args.scale, scoring.heads, prepared, scoring.selecting);
+    launch(prepare_kernel, static_cast<unsigned>(some), kPrepareThreads, 0, stream_of(lane), args.q.f32() + first * heads * kDim,
+           args.weights.f32() + first * heads, args.scale, scoring.heads, prepared, scoring.selecting);
     const dim3 grid(blocks_for(args.max_context, scoring.block_keys), static_cast<unsigned>(some));
-    index_scores_split_kernel<<<grid, kThreads, space.q, stream_of(lane)>>>(scoring);
+    launch(index_scores_split_kernel, grid, kThreads, space.q, stream_of(lane), scoring);
     select_split(scoring.selecting, some, args.max_context, stream_of(lane));
     scoring.keys.table += some * scoring.keys.table_width;
     scoring.keys.positions += some;

@@ -112,6 +112,7 @@ __device__ void select_all(const Selecting& args, std::int64_t token, int first,
 
 // Counts the second digit of those with the first.
 __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) {
+  begin_kernel();
   __shared__ std::int32_t histogram[kSecondDigits];
   __shared__ SharedReached shared;
   const std::int64_t token = blockIdx.y;
@@ -137,6 +138,7 @@ __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) 
 
 // Counts the third digit of those with the first two, and what each chunk holds.
 __global__ void __launch_bounds__(kThreads) third_digit_kernel(Selecting args) {
+  begin_kernel();
   __shared__ std::int32_t histogram[kThirdDigits];
   __shared__ SharedReached shared;
   const std::int64_t token = blockIdx.y;
@@ -172,6 +174,7 @@ __global__ void __launch_bounds__(kThreads) third_digit_kernel(Selecting args) {
 
 // Writes the chunk's selected positions behind those of the chunks before it.
 __global__ void __launch_bounds__(kThreads, 4) emit_kernel(Selecting args) {
+  begin_kernel();
   __shared__ SharedReached shared;
   __shared__ int listed, list[kThreads];
   const std::int64_t token = blockIdx.y;
@@ -220,6 +223,7 @@ __global__ void __launch_bounds__(kThreads, 4) emit_kernel(Selecting args) {
 // ---- one block ----
 
 __global__ void __launch_bounds__(kLargeThreads) select_one_block_kernel(Selecting args) {
+  begin_kernel();
   __shared__ std::int32_t histogram[kSecondDigits];
   __shared__ SharedReached shared;
   const std::int64_t token = blockIdx.x;
@@ -265,13 +269,13 @@ void select_split(const Selecting& selecting, std::int64_t tokens, std::int64_t 
   const auto rows = static_cast<unsigned>(tokens);
   const dim3 grid(blocks_for(max_context, kSelectChunk), rows);
   if (max_context <= selecting.top_k) {
-    emit_kernel<<<grid, kThreads, 0, stream>>>(selecting);
+    launch(emit_kernel, grid, kThreads, 0, stream, selecting);
   } else if (max_context <= kOneBlock) {
-    select_one_block_kernel<<<rows, kLargeThreads, 0, stream>>>(selecting);
+    launch(select_one_block_kernel, rows, kLargeThreads, 0, stream, selecting);
   } else {
-    second_digit_kernel<<<grid, kThreads, 0, stream>>>(selecting);
-    third_digit_kernel<<<grid, kThreads, 0, stream>>>(selecting);
-    emit_kernel<<<grid, kThreads, 0, stream>>>(selecting);
+    launch(second_digit_kernel, grid, kThreads, 0, stream, selecting);
+    launch(third_digit_kernel, grid, kThreads, 0, stream, selecting);
+    launch(emit_kernel, grid, kThreads, 0, stream, selecting);
   }
 }
 

@@ -101,6 +101,7 @@ __device__ int2 prefix_of_flags(bool a, bool b, int2* of_warp, int2& totals) {
 
 __global__ void __launch_bounds__(kThreads) select_top_k_kernel(const float* scores, std::int64_t stride, const std::int32_t* positions,
                                                                 int top_k, std::int32_t* counts, std::int32_t* selected) {
+  begin_kernel();
   __shared__ int histogram[kDigits];
   __shared__ int2 of_warp[kWarps];
   const std::int64_t token = blockIdx.x;
@@ -133,8 +134,8 @@ __global__ void __launch_bounds__(kThreads) select_top_k_kernel(const float* sco
 
 void select_top_k(const float* scores, std::int64_t stride, const std::int32_t* positions, std::int64_t tokens, std::int64_t top_k,
                   std::int32_t* counts, std::int32_t* selected, cudaStream_t stream) {
-  select_top_k_kernel<<<static_cast<unsigned>(tokens), kThreads, 0, stream>>>(scores, stride, positions, static_cast<int>(top_k), counts,
-                                                                              selected);
+  launch(select_top_k_kernel, static_cast<unsigned>(tokens), kThreads, 0, stream, scores, stride, positions, static_cast<int>(top_k),
+         counts, selected);
 }
 
 }  // namespace reckoner::cuda

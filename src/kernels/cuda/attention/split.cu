@@ -9,6 +9,7 @@ constexpr int kThreads = 512;
 
 __global__ void combine_pieces_kernel(Partials partials, Split split, const std::int32_t* counts, const std::int32_t* positions, float* y,
                                       std::int64_t heads, std::int64_t width) {
+  begin_kernel();
   const std::int64_t head = blockIdx.x, token = blockIdx.y;
   const std::int64_t count = counts != nullptr ? counts[token] : positions[token] + 1;
   const std::int64_t pieces = min(static_cast<long long>((count + split.length - 1) / split.length), static_cast<long long>(split.pieces));
@@ -33,6 +34,7 @@ static_assert(kMostPieces == 64, "a lane has two pieces");
 
 __global__ void __launch_bounds__(kColumns) combine_at_once_kernel(Partials partials, Split split, const std::int32_t* counts,
                                                                    const std::int32_t* positions, float* y, std::int64_t heads, int width) {
+  begin_kernel();
   const std::int64_t head = blockIdx.x, token = blockIdx.y;
   const int lane = static_cast<int>(threadIdx.x) % 32, column = static_cast<int>(blockIdx.z) * kColumns + static_cast<int>(threadIdx.x);
   const int count = counts != nullptr ? counts[token] : positions[token] + 1, length = static_cast<int>(split.length);
@@ -64,13 +66,13 @@ __global__ void __launch_bounds__(kColumns) combine_at_once_kernel(Partials part
 void combine_pieces_at_once(const Partials& partials, const Split& split, const std::int32_t* counts, const std::int32_t* positions,
                             float* y, std::int64_t tokens, std::int64_t heads, std::int64_t width, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(tokens), blocks_for(width, kColumns));
-  combine_at_once_kernel<<<grid, kColumns, 0, stream>>>(partials, split, counts, positions, y, heads, static_cast<int>(width));
+  launch(combine_at_once_kernel, grid, kColumns, 0, stream, partials, split, counts, positions, y, heads, static_cast<int>(width));
 }
 
 void combine_pieces(const Partials& partials, const Split& split, const std::int32_t* counts, const std::int32_t* positions, float* y,
                     std::int64_t tokens, std::int64_t heads, std::int64_t width, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(tokens));
-  combine_pieces_kernel<<<grid, kThreads, 0, stream>>>(partials, split, counts, positions, y, heads, width);
+  launch(combine_pieces_kernel, grid, kThreads, 0, stream, partials, split, counts, positions, y, heads, width);
 }
 
 }  // namespace reckoner::cuda

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 #include "ops/kernel.h"
 
@@ -20,6 +21,52 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
   return static_cast<unsigned>((items + per_block - 1) / per_block);
 }
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+// Every kernel begins with begin_kernel(), because it may have been started before the one that stands ahead of it in the stream has ended
+// (programmatic dependent launch, from compute capability 9.0 on). Only what no kernel writes, which is the weights, may be read between
+// let_next_begin() and wait_for_previous().
+__device__ __forceinline__ void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// Until all that the kernels ahead wrote is there to be read.
+__device__ __forceinline__ void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void begin_kernel() {
+  let_next_begin();
+  wait_for_previous();
+}
+
+// Of the first device asked for: those of one machine are taken to be alike.
+inline bool launches_overlap() {
+  static const bool yes = [] {
+    int device = 0, major = 0;
+    static_cast<void>(cudaGetDevice(&device));
+    static_cast<void>(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    return major >= 9;
+  }();
+  return yes;
+}
+
+template <class... Parameters>
+void launch(void (*kernel)(Parameters...), dim3 grid, unsigned threads, std::size_t shared_bytes, cudaStream_t stream,
+            std::type_identity_t<Parameters>... args) {
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = launches_overlap() ? 1 : 0;
+  static_cast<void>(cudaLaunchKernelEx(&config, kernel, args...));
+}
 
 // What a block may have without allow_shared(), what a kernel declares itself included.
 inline constexpr std::int64_t kPlainSharedBytes = 48 << 10;

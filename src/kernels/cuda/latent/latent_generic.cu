@@ -18,6 +18,7 @@ struct LatentShape {
 
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kWarps * 32, 2) latent_query_kernel(DeviceWeight w, const float* q, float* y, LatentShape shape) {
+  begin_kernel();
   __shared__ float partial[kWarps][kTokens][kColumns];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t head = blockIdx.y, first_token = std::int64_t{blockIdx.z} * kTokens;
@@ -62,7 +63,8 @@ void run_latent_query(const LatentQueryArgs& args, Lane& lane) {
       .tokens = args.q.dim(0), .heads = heads, .head_rows = args.kv_b.rows / heads, .nope = args.nope, .rope = args.q.dim(2) - args.nope};
   const dim3 grid(blocks_for(args.kv_b.cols, kColumns), static_cast<unsigned>(heads), blocks_for(shape.tokens, kTokens));
   for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
-    latent_query_kernel<kFormat><<<grid, kWarps * 32, 0, stream_of(lane)>>>(device_weight(args.kv_b), args.q.f32(), args.y.f32(), shape);
+    launch(latent_query_kernel<kFormat>, grid, kWarps * 32, 0, stream_of(lane), device_weight(args.kv_b), args.q.f32(), args.y.f32(),
+           shape);
   });
 }
 
@@ -70,6 +72,7 @@ void run_latent_query(const LatentQueryArgs& args, Lane& lane) {
 
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kTileWarps * 32) latent_value_kernel(DeviceWeight w, const float* x, float* y, LatentShape shape) {
+  begin_kernel();
   const std::int64_t head = blockIdx.y, first_token = std::int64_t{blockIdx.z} * kTileTokens;
   const std::int64_t values = shape.head_rows - shape.nope;
   const std::int64_t own = std::int64_t{blockIdx.x} * kTileWarps * kTileRows + threadIdx.x / 32 * kTileRows;  // of the head's values
@@ -92,8 +95,8 @@ void run_latent_value(const LatentValueArgs& args, Lane& lane) {
   const LatentShape shape{.tokens = args.x.dim(0), .heads = heads, .head_rows = args.kv_b.rows / heads, .nope = args.nope, .rope = 0};
   const dim3 grid(blocks_for(args.y.dim(2), kTileWarps * kTileRows), static_cast<unsigned>(heads), blocks_for(shape.tokens, kTileTokens));
   for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
-    latent_value_kernel<kFormat>
-        <<<grid, kTileWarps * 32, 0, stream_of(lane)>>>(device_weight(args.kv_b), args.x.f32(), args.y.f32(), shape);
+    launch(latent_value_kernel<kFormat>, grid, kTileWarps * 32, 0, stream_of(lane), device_weight(args.kv_b), args.x.f32(), args.y.f32(),
+           shape);
   });
 }
 

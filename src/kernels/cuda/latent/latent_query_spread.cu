@@ -22,6 +22,7 @@ struct LatentShape {
 
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 2) latent_query_spread_kernel(DeviceWeight w, const float* q, float* y, LatentShape shape) {
+  begin_kernel();
   __shared__ float partial[kWarps][kTokens][kColumns];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int piece = thread % kPieces, slice = thread / kPieces;
@@ -88,8 +89,8 @@ void run(const LatentQueryArgs& args, Lane& lane) {
                           .rope = static_cast<int>(args.q.dim(2) - args.nope)};
   const dim3 grid(blocks_for(args.kv_b.cols, kColumns), static_cast<unsigned>(heads), blocks_for(shape.tokens, kTokens));
   for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
-    latent_query_spread_kernel<kFormat>
-        <<<grid, kThreads, 0, stream_of(lane)>>>(device_weight(args.kv_b), args.q.f32(), args.y.f32(), shape);
+    launch(latent_query_spread_kernel<kFormat>, grid, kThreads, 0, stream_of(lane), device_weight(args.kv_b), args.q.f32(), args.y.f32(),
+           shape);
   });
 }
 

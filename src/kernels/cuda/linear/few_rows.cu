@@ -30,10 +30,10 @@ struct SharedRows {
 };
 
 // y[t][row] for the rows [first_row, first_row + 16 kTiles) that exist. `x` is the row of this lane's token (lane / 4) or null; `y(t)` the
-// place of token t's.
-template <QuantFormat kFormat, int kParts, int kWarps, class Output>
+// place of token t's. `x_is_there` is called, and x not read before, once the first weights are on their way.
+template <QuantFormat kFormat, int kParts, int kWarps, class Ready, class Output>
 __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const void* x, int tokens,
-                         SharedRows<Chunk<kFormat>, kWarps>& shared, const Output& y) {
+                         SharedRows<Chunk<kFormat>, kWarps>& shared, const Ready& x_is_there, const Output& y) {
   using C = Chunk<kFormat>;
   constexpr int kDepth = kStages;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, g = lane / 4, t = lane % 4;
@@ -66,6 +66,7 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
     if (warp + i * kWarps < chunks) fetch(warp + i * kWarps, shared.stages[warp][i]);
     commit_copies();
   }
+  x_is_there();
   if constexpr (kFormat == QuantFormat::nvfp4) {
     for (unsigned code = threadIdx.x; code < 256; code += kWarps * 32) shared.scale_pairs[code] = C::scale_pair(code);
   }
@@ -154,6 +155,7 @@ enum class Tokens { plain, rounded, rounded_here };
 template <QuantFormat kFormat, int kParts, int kWarps, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, wanted_blocks(kFormat, kParts) * 8 / kWarps)
     linear_few_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens) {
+  let_next_begin();
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<SharedRows<C, kWarps>*>(memory);
@@ -162,20 +164,25 @@ __global__ void __launch_bounds__(kWarps * 32, wanted_blocks(kFormat, kParts) * 
   const int token = static_cast<int>(threadIdx.x) % 32 / 4;
   const std::int64_t row_bytes = w.cols * (kSource == Tokens::plain ? 4 : 2);
   const auto* rows = static_cast<const std::byte*>(x) + first_token * row_bytes;
-  if constexpr (kSource == Tokens::rounded_here) {
-    auto* rounded = reinterpret_cast<uint4*>(memory + sizeof(shared));
-    for (std::int64_t i = threadIdx.x; i < count * w.cols / 8; i += kWarps * 32)
-      rounded[i] = rounded_piece<C>(static_cast<const float*>(x), i);
-    rows = reinterpret_cast<const std::byte*>(rounded);  // few_rows() waits for all threads before it reads them
-  }
-  few_rows<kFormat, kParts, kWarps>(w, first_row, token < count ? rows + token * row_bytes : nullptr, count, shared,
-                                    [&](int t) { return y + (first_token + t) * w.rows; });
+  auto* const rounded = reinterpret_cast<uint4*>(memory + sizeof(shared));
+  if constexpr (kSource == Tokens::rounded_here) rows = reinterpret_cast<const std::byte*>(rounded);
+  few_rows<kFormat, kParts, kWarps>(
+      w, first_row, token < count ? rows + token * row_bytes : nullptr, count, shared,
+      [&] {
+        wait_for_previous();
+        if constexpr (kSource == Tokens::rounded_here) {
+          for (std::int64_t i = threadIdx.x; i < count * w.cols / 8; i += kWarps * 32)
+            rounded[i] = rounded_piece<C>(static_cast<const float*>(x), i);  // few_rows() waits for all threads before it reads them
+        }
+      },
+      [&](int t) { return y + (first_token + t) * w.rows; });
 }
 
 template <QuantFormat kFormat, int kParts, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, (kParts > 1 ? 2 : 3) * 8 / kWarps)
     linear_experts_few_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                               LinearExpertsArgs::Rows rows, const std::byte* x, float* y) {
+  begin_kernel();
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<SharedRows<Chunk<kFormat>, kWarps>*>(memory);
   __shared__ ExpertTile shared_tile;
@@ -188,8 +195,8 @@ __global__ void __launch_bounds__(kWarps * 32, (kParts > 1 ? 2 : 3) * 8 / kWarps
     const std::int64_t slot = tile.first + token;
     own = x + (rows == LinearExpertsArgs::Rows::by_token ? std::int64_t{tokens[slot]} : slot) * w.cols * (kParts > 1 ? 4 : 2);
   }
-  few_rows<kFormat, kParts, kWarps>(w, std::int64_t{blockIdx.x} * 16 * kTiles, own, tile.count, shared,
-                                    [&](int t) { return y + (tile.first + t) * w.rows; });
+  few_rows<kFormat, kParts, kWarps>(
+      w, std::int64_t{blockIdx.x} * 16 * kTiles, own, tile.count, shared, [] {}, [&](int t) { return y + (tile.first + t) * w.rows; });
 }
 
 // Fewer warps where each would have too few columns to keep a stream going.
@@ -213,8 +220,8 @@ void launch_linear(const LinearArgs& args, const void* x, std::int64_t more_shar
   const std::int64_t tokens = args.x.dim(0);
   const dim3 grid(blocks_for(args.w.rows, 16 * kTiles), blocks_for(tokens, kTokens));
   allow_shared(linear_few_kernel<kFormat, kParts, kWarps, kSource>, kShared + more_shared);
-  linear_few_kernel<kFormat, kParts, kWarps, kSource>
-      <<<grid, kWarps * 32, kShared + more_shared, stream_of(lane)>>>(device_weight(args.w), x, args.y.f32(), tokens);
+  launch(linear_few_kernel<kFormat, kParts, kWarps, kSource>, grid, kWarps * 32, kShared + more_shared, stream_of(lane),
+         device_weight(args.w), x, args.y.f32(), tokens);
 }
 
 }  // namespace
@@ -273,8 +280,8 @@ void run_linear_experts_few(const LinearExpertsArgs& args, Lane& lane) {
         round_rows<kFormat>(args.x.f32(), reinterpret_cast<std::uint16_t*>(lane.workspace), args.x.shape.elements(), stream_of(lane));
         x = lane.workspace;
       }
-      linear_experts_few_kernel<kFormat, kParts, kWarps><<<grid, kWarps * 32, kShared, stream_of(lane)>>>(
-          experts, args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, x, args.y.f32());
+      launch(linear_experts_few_kernel<kFormat, kParts, kWarps>, grid, kWarps * 32, kShared, stream_of(lane), experts,
+             args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, x, args.y.f32());
     });
   });
 }

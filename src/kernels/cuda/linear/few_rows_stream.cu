@@ -193,6 +193,7 @@ __device__ int2 own_tiles(std::int64_t rows, int each) {
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_stream_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens, int each) {
+  let_next_begin();
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<StreamShared<kFormat, kWarps, kShare>*>(memory);
@@ -201,6 +202,7 @@ __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>())
   const int token = static_cast<int>(threadIdx.x) % 32 / 4, cols = static_cast<int>(w.cols);
   const int2 tiles = own_tiles<kWarps, kShare>(w.rows, each);
   const auto prepare = [&]() -> const void* {
+    wait_for_previous();  // the first weights are on their way
     const void* rows = static_cast<const std::uint16_t*>(x) + first_token * cols;
     if constexpr (kSource == Tokens::rounded_here) {
       auto* here = reinterpret_cast<uint4*>(memory + sizeof(shared));
@@ -217,6 +219,7 @@ template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_experts_stream_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                                  LinearExpertsArgs::Rows rows, const void* x, int x_rows, float* y, int each) {
+  begin_kernel();
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<StreamShared<kFormat, kWarps, kShare>*>(memory);
@@ -291,8 +294,8 @@ void launch_linear(const LinearArgs& args, const void* x, Lane& lane) {
   const int each = tiles_each(tiles, token_tiles, std::int64_t{multiprocessors()} * blocks_of(kFormat) * 8 / kShare);
   const dim3 grid(blocks_for(tiles, std::int64_t{each} * kGroups), static_cast<unsigned>(token_tiles));
   allow_shared(linear_stream_kernel<kFormat, kWarps, kShare, kSource>, shared);
-  linear_stream_kernel<kFormat, kWarps, kShare, kSource>
-      <<<grid, kWarps * 32, shared, stream_of(lane)>>>(device_weight(args.w), x, args.y.f32(), tokens, each);
+  launch(linear_stream_kernel<kFormat, kWarps, kShare, kSource>, grid, kWarps * 32, shared, stream_of(lane), device_weight(args.w), x,
+         args.y.f32(), tokens, each);
 }
 
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
@@ -305,8 +308,8 @@ void launch_experts(const LinearExpertsArgs& args, const void* x, Lane& lane) {
   const int each = tiles_each(tiles, slot_tiles, std::int64_t{multiprocessors()} * blocks_of(kFormat) * 8 / kShare);
   const dim3 grid(blocks_for(tiles, std::int64_t{each} * kGroups), static_cast<unsigned>(slot_tiles));
   allow_shared(linear_experts_stream_kernel<kFormat, kWarps, kShare, kSource>, shared);
-  linear_experts_stream_kernel<kFormat, kWarps, kShare, kSource><<<grid, kWarps * 32, shared, stream_of(lane)>>>(
-      experts, args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, x, static_cast<int>(args.x.dim(0)), args.y.f32(), each);
+  launch(linear_experts_stream_kernel<kFormat, kWarps, kShare, kSource>, grid, kWarps * 32, shared, stream_of(lane), experts,
+         args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, x, static_cast<int>(args.x.dim(0)), args.y.f32(), each);
 }
 
 bool fits_stream(const Weight& w) { return has_chunks(w.format) && w.cols % kColumnsMultiple == 0; }

@@ -14,6 +14,7 @@ __device__ std::int64_t warp_first_row() { return std::int64_t{blockIdx.x} * kBl
 
 template <QuantFormat kFormat, int kTokens>
 __global__ void __launch_bounds__(kThreads, 2) linear_kernel(DeviceWeight w, const float* x, float* y, std::int64_t tokens) {
+  begin_kernel();
   const std::int64_t first = std::int64_t{blockIdx.y} * kTokens;
   const int count = static_cast<int>(min(static_cast<long long>(tokens - first), static_cast<long long>(kTokens)));
   const float* inputs[kTokens];
@@ -32,7 +33,7 @@ void launch_linear(const LinearArgs& args, Lane& lane) {
   const std::int64_t tokens = args.x.dim(0);
   const dim3 grid(blocks_for(args.w.rows, kBlockRows), blocks_for(tokens, kTokens));
   for_format(args.w.format, [&]<QuantFormat kFormat>() {
-    linear_kernel<kFormat, kTokens><<<grid, kThreads, 0, stream_of(lane)>>>(device_weight(args.w), args.x.f32(), args.y.f32(), tokens);
+    launch(linear_kernel<kFormat, kTokens>, grid, kThreads, 0, stream_of(lane), device_weight(args.w), args.x.f32(), args.y.f32(), tokens);
   });
 }
 
@@ -48,6 +49,7 @@ template <QuantFormat kFormat, int kTokens>
 __global__ void __launch_bounds__(kThreads)
     linear_experts_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                           LinearExpertsArgs::Rows rows, const float* x, float* y) {
+  begin_kernel();
   __shared__ ExpertTile shared;
   const ExpertTile tile = find_expert_tile(begin, experts.count, kTokens, static_cast<int>(blockIdx.y), shared);
   if (tile.expert < 0 || warp_first_row() >= experts.first.rows) return;
@@ -69,8 +71,8 @@ void launch_linear_experts(const LinearExpertsArgs& args, Lane& lane) {
   const DeviceExperts experts = device_experts(args.experts);
   const dim3 grid(blocks_for(experts.first.rows, kBlockRows), static_cast<unsigned>(most_expert_tiles(slots, experts.count, kTokens)));
   for_format(args.experts.front().format, [&]<QuantFormat kFormat>() {
-    linear_experts_kernel<kFormat, kTokens><<<grid, kThreads, 0, stream_of(lane)>>>(
-        experts, args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, args.x.f32(), args.y.f32());
+    launch(linear_experts_kernel<kFormat, kTokens>, grid, kThreads, 0, stream_of(lane), experts, args.slots.begin.i32(),
+           args.slots.tokens.i32(), args.rows, args.x.f32(), args.y.f32());
   });
 }
 

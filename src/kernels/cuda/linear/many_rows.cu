@@ -164,6 +164,7 @@ __device__ void many_rows(const DeviceWeight& w, std::int64_t first_row, const s
 
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 2) linear_many_kernel(DeviceWeight w, const std::uint16_t* x, float* y, std::int64_t tokens) {
+  begin_kernel();
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<SharedTile<kFormat>*>(memory);
   const std::int64_t first = std::int64_t{blockIdx.x} * kTile;
@@ -177,6 +178,7 @@ template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 2)
     linear_experts_many_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                                LinearExpertsArgs::Rows rows, const std::uint16_t* x, float* y) {
+  begin_kernel();
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<SharedTile<kFormat>*>(memory);
   __shared__ ExpertTile shared_tile;
@@ -223,8 +225,8 @@ void run_linear_many(const LinearArgs& args, Lane& lane) {
       const std::int64_t some = std::min(part, tokens - first);
       round_rows<kFormat>(args.x.f32() + first * args.w.cols, rounded, some * args.w.cols, stream_of(lane));
       const dim3 grid(blocks_for(some, kTile), blocks_for(args.w.rows, kTile));
-      linear_many_kernel<kFormat><<<grid, kThreads, kSharedBytes<kFormat>, stream_of(lane)>>>(device_weight(args.w), rounded,
-                                                                                              args.y.f32() + first * args.w.rows, some);
+      launch(linear_many_kernel<kFormat>, grid, kThreads, kSharedBytes<kFormat>, stream_of(lane), device_weight(args.w), rounded,
+             args.y.f32() + first * args.w.rows, some);
     }
   });
 }
@@ -239,8 +241,8 @@ void run_linear_experts_many(const LinearExpertsArgs& args, Lane& lane) {
     static_assert(kSharedBytes<kFormat> <= kPortableSharedBytes);
     allow_shared(linear_experts_many_kernel<kFormat>, kSharedBytes<kFormat>);
     round_rows<kFormat>(args.x.f32(), rounded, args.x.shape.elements(), stream_of(lane));
-    linear_experts_many_kernel<kFormat><<<grid, kThreads, kSharedBytes<kFormat>, stream_of(lane)>>>(
-        experts, args.slots.begin.i32(), args.slots.tokens.i32(), args.rows, rounded, args.y.f32());
+    launch(linear_experts_many_kernel<kFormat>, grid, kThreads, kSharedBytes<kFormat>, stream_of(lane), experts, args.slots.begin.i32(),
+           args.slots.tokens.i32(), args.rows, rounded, args.y.f32());
   });
 }
 

@@ -19,13 +19,14 @@ __device__ uint4 rounded_piece(const float* x, std::int64_t piece) {
 
 template <class C>
 __global__ void round_rows_kernel(const float* x, uint4* out, std::int64_t pieces) {
+  begin_kernel();
   const std::int64_t piece = std::int64_t{blockIdx.x} * 256 + threadIdx.x;
   if (piece < pieces) out[piece] = rounded_piece<C>(x, piece);
 }
 
 template <QuantFormat kFormat>
 void round_rows(const float* x, std::uint16_t* out, std::int64_t elements, cudaStream_t stream) {
-  round_rows_kernel<Chunk<kFormat>><<<blocks_for(elements / 8, 256), 256, 0, stream>>>(x, reinterpret_cast<uint4*>(out), elements / 8);
+  launch(round_rows_kernel<Chunk<kFormat>>, blocks_for(elements / 8, 256), 256, 0, stream, x, reinterpret_cast<uint4*>(out), elements / 8);
 }
 
 // Tokens that are rounded at a time, so that the workspace stays modest.

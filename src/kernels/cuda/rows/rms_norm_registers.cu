@@ -27,6 +27,7 @@ __device__ float4 sum_of(const float4& a, const float4& b) { return make_float4(
 // Thread i has the pieces i, i + kThreads and so on.
 template <int kOwn>
 __global__ void __launch_bounds__(kThreads) rms_norm_registers_kernel(Rows args) {
+  begin_kernel();
   __shared__ float scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x);
@@ -89,13 +90,13 @@ void run(const RmsNormArgs& args, Lane& lane) {
   const cudaStream_t stream = stream_of(lane);
   switch ((rows.pieces + kThreads - 1) / kThreads) {
     case 1:
-      return rms_norm_registers_kernel<1><<<tokens, kThreads, 0, stream>>>(rows);
+      return launch(rms_norm_registers_kernel<1>, tokens, kThreads, 0, stream, rows);
     case 2:
-      return rms_norm_registers_kernel<2><<<tokens, kThreads, 0, stream>>>(rows);
+      return launch(rms_norm_registers_kernel<2>, tokens, kThreads, 0, stream, rows);
     case 3:
-      return rms_norm_registers_kernel<3><<<tokens, kThreads, 0, stream>>>(rows);
+      return launch(rms_norm_registers_kernel<3>, tokens, kThreads, 0, stream, rows);
     default:
-      return rms_norm_registers_kernel<4><<<tokens, kThreads, 0, stream>>>(rows);
+      return launch(rms_norm_registers_kernel<4>, tokens, kThreads, 0, stream, rows);
   }
 }
 

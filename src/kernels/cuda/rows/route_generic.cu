@@ -69,6 +69,7 @@ __device__ void keep_best_groups(const Routing& args, float* choice, float* scor
 }
 
 __global__ void choose_experts_kernel(Routing args) {
+  begin_kernel();
   extern __shared__ float memory[];  // p [experts], choice [experts], score [experts], taken [experts]
   float* p = memory;
   float* choice = p + args.experts;
@@ -108,6 +109,7 @@ constexpr int kThreads = 256;
 // Block e counts the choices of experts before e (where its slots begin), then numbers its own in the order of tokens.
 __global__ void fill_slots_kernel(const std::int32_t* chosen, std::int64_t count, int top_k, int experts, std::int32_t* begin,
                                   std::int32_t* slot_of, std::int32_t* tokens) {
+  begin_kernel();
   __shared__ int before_of_warp[kThreads / 32], own_of_warp[kThreads / 32];
   const int expert = static_cast<int>(blockIdx.x), lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int before = 0;
@@ -153,7 +155,7 @@ void run_route(const RouteArgs& args, Lane& lane) {
                         .top_groups = static_cast<int>(args.top_groups),
                         .normalise = args.normalise == RouteArgs::Weights::normalised,
                         .scale = args.scale};
-  choose_experts_kernel<<<static_cast<unsigned>(tokens), 32, static_cast<std::size_t>(experts) * 13, stream_of(lane)>>>(routing);
+  launch(choose_experts_kernel, static_cast<unsigned>(tokens), 32, static_cast<std::size_t>(experts) * 13, stream_of(lane), routing);
   fill_slots(args, chosen, stream_of(lane));
 }
 
@@ -161,9 +163,8 @@ void run_route(const RouteArgs& args, Lane& lane) {
 
 void fill_slots(const RouteArgs& args, const std::int32_t* chosen, cudaStream_t stream) {
   const std::int64_t experts = args.logits.dim(1), top_k = args.weights.dim(1);
-  fill_slots_kernel<<<static_cast<unsigned>(experts), kThreads, 0, stream>>>(chosen, args.weights.shape.elements(), static_cast<int>(top_k),
-                                                                             static_cast<int>(experts), args.slots.begin.i32(),
-                                                                             args.slot_of.i32(), args.slots.tokens.i32());
+  launch(fill_slots_kernel, static_cast<unsigned>(experts), kThreads, 0, stream, chosen, args.weights.shape.elements(),
+         static_cast<int>(top_k), static_cast<int>(experts), args.slots.begin.i32(), args.slot_of.i32(), args.slots.tokens.i32());
 }
 
 Kernel<RouteArgs> route_generic() { return {"route.cuda", supports_any<kPlainSharedBytes>, route_workspace, run_route}; }

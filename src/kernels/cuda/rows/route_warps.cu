@@ -101,6 +101,7 @@ struct Slots {
 // A warp a token; then each thread finds where its expert's slots begin and where its choices go.
 template <int kOwn>
 __global__ void __launch_bounds__(kFewTokens * 32) route_few_kernel(Routing args, Slots slots) {
+  begin_kernel();
   __shared__ Chosen chosen[kFewTokens];
   __shared__ std::int32_t all[kFewChoices];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, threads = static_cast<int>(blockDim.x);
@@ -126,6 +127,7 @@ __global__ void __launch_bounds__(kFewTokens * 32) route_few_kernel(Routing args
 
 template <int kOwn>
 __global__ void __launch_bounds__(kWarps * 32) choose_kernel(Routing args) {
+  begin_kernel();
   __shared__ Chosen chosen[kWarps];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t token = std::int64_t{blockIdx.x} * kWarps + warp;
@@ -142,7 +144,7 @@ std::int64_t workspace(const RouteArgs& args, int threads) {
 }
 
 template <int kOwn>
-void launch(const RouteArgs& args, Lane& lane) {
+void launch_routing(const RouteArgs& args, Lane& lane) {
   const std::int64_t tokens = args.logits.dim(0);
   Routing routing{.logits = args.logits.f32(),
                   .bias = args.bias.f32(),
@@ -156,18 +158,18 @@ void launch(const RouteArgs& args, Lane& lane) {
   if (is_few(args)) {
     const unsigned threads = std::max(256u, static_cast<unsigned>(tokens) * 32);
     const Slots slots{.begin = args.slots.begin.i32(), .slot_of = args.slot_of.i32(), .tokens = args.slots.tokens.i32()};
-    route_few_kernel<kOwn><<<1, threads, 0, stream_of(lane)>>>(routing, slots);
+    launch(route_few_kernel<kOwn>, 1, threads, 0, stream_of(lane), routing, slots);
     return;
   }
   routing.chosen = reinterpret_cast<std::int32_t*>(lane.workspace);
-  choose_kernel<kOwn><<<blocks_for(tokens, kWarps), kWarps * 32, 0, stream_of(lane)>>>(routing);
+  launch(choose_kernel<kOwn>, blocks_for(tokens, kWarps), kWarps * 32, 0, stream_of(lane), routing);
   fill_slots(args, routing.chosen, stream_of(lane));
 }
 
 void run(const RouteArgs& args, Lane& lane) {
   if (!fits_warps(args)) return route_generic().run(args, lane);
-  if (args.logits.dim(1) <= 256) return launch<8>(args, lane);
-  launch<16>(args, lane);
+  if (args.logits.dim(1) <= 256) return launch_routing<8>(args, lane);
+  launch_routing<16>(args, lane);
 }
 
 }  // namespace

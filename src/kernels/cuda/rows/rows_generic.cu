@@ -13,6 +13,7 @@ constexpr int kThreads = 256;
 // A thread takes eight elements of a row.
 template <QuantFormat kFormat>
 __global__ void embed_kernel(const std::int32_t* tokens, DeviceWeight table, float* y) {
+  begin_kernel();
   const std::int64_t token = blockIdx.x;
   const std::int64_t row = tokens[token];
   for (std::int64_t first = threadIdx.x * 8; first < table.cols; first += kThreads * 8) {
@@ -28,24 +29,26 @@ __global__ void embed_kernel(const std::int32_t* tokens, DeviceWeight table, flo
 void run_embed(const EmbedArgs& args, Lane& lane) {
   const auto tokens = static_cast<unsigned>(args.tokens.dim(0));
   for_format(args.table.format, [&]<QuantFormat kFormat>() {
-    embed_kernel<kFormat><<<tokens, kThreads, 0, stream_of(lane)>>>(args.tokens.i32(), device_weight(args.table), args.y.f32());
+    launch(embed_kernel<kFormat>, tokens, kThreads, 0, stream_of(lane), args.tokens.i32(), device_weight(args.table), args.y.f32());
   });
 }
 
 // ---- element by element ----
 
 __global__ void gather_rows_kernel(const float* x, const std::int32_t* rows, float* y, std::int64_t width) {
+  begin_kernel();
   const std::int64_t from = rows[blockIdx.x];
   const std::int64_t to = blockIdx.x;
   for (std::int64_t i = threadIdx.x; i < width; i += kThreads) y[to * width + i] = x[from * width + i];
 }
 
 void run_gather_rows(const GatherRowsArgs& args, Lane& lane) {
-  gather_rows_kernel<<<static_cast<unsigned>(args.rows.dim(0)), kThreads, 0, stream_of(lane)>>>(args.x.f32(), args.rows.i32(), args.y.f32(),
-                                                                                                args.x.dim(1));
+  launch(gather_rows_kernel, static_cast<unsigned>(args.rows.dim(0)), kThreads, 0, stream_of(lane), args.x.f32(), args.rows.i32(),
+         args.y.f32(), args.x.dim(1));
 }
 
 __global__ void silu_mul_kernel(const float* gate, const float* up, float* y, std::int64_t count) {
+  begin_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   const float g = gate[i];
@@ -54,17 +57,18 @@ __global__ void silu_mul_kernel(const float* gate, const float* up, float* y, st
 
 void run_silu_mul(const SiluMulArgs& args, Lane& lane) {
   const std::int64_t count = args.y.shape.elements();
-  silu_mul_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(lane)>>>(args.gate.f32(), args.up.f32(), args.y.f32(), count);
+  launch(silu_mul_kernel, blocks_for(count, kThreads), kThreads, 0, stream_of(lane), args.gate.f32(), args.up.f32(), args.y.f32(), count);
 }
 
 __global__ void add_bias_kernel(float* x, const float* bias, std::int64_t count, std::int64_t width) {
+  begin_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < count) x[i] += bias[i % width];
 }
 
 void run_add_bias(const AddBiasArgs& args, Lane& lane) {
   const std::int64_t count = args.x.shape.elements();
-  add_bias_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(lane)>>>(args.x.f32(), args.bias.f32(), count, args.x.dim(1));
+  launch(add_bias_kernel, blocks_for(count, kThreads), kThreads, 0, stream_of(lane), args.x.f32(), args.bias.f32(), count, args.x.dim(1));
 }
 
 // ---- combine ----
@@ -72,6 +76,7 @@ void run_add_bias(const AddBiasArgs& args, Lane& lane) {
 // Products and sums are rounded one by one, in the order of k, as the reference does.
 __global__ void combine_kernel(const float* rows, const float* weights, const std::int32_t* slot_of, const float* shared, float* y,
                                int top_k, std::int64_t width) {
+  begin_kernel();
   const std::int64_t token = blockIdx.y;
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= width) return;
@@ -86,9 +91,8 @@ __global__ void combine_kernel(const float* rows, const float* weights, const st
 void run_combine(const CombineArgs& args, Lane& lane) {
   const std::int64_t width = args.rows.dim(1);
   const dim3 grid(blocks_for(width, kThreads), static_cast<unsigned>(args.weights.dim(0)));
-  combine_kernel<<<grid, kThreads, 0, stream_of(lane)>>>(args.rows.f32(), args.weights.f32(), args.slot_of.i32(),
-                                                         args.shared.empty() ? nullptr : args.shared.f32(), args.y.f32(),
-                                                         static_cast<int>(args.weights.dim(1)), width);
+  launch(combine_kernel, grid, kThreads, 0, stream_of(lane), args.rows.f32(), args.weights.f32(), args.slot_of.i32(),
+         args.shared.empty() ? nullptr : args.shared.f32(), args.y.f32(), static_cast<int>(args.weights.dim(1)), width);
 }
 
 // ---- rms_norm ----
@@ -109,6 +113,7 @@ constexpr int kAtOnce = 8;  // elements that a thread has under way
 
 // A block a row. x is read a second time: from the cache.
 __global__ void rms_norm_kernel(RmsNormRows args) {
+  begin_kernel();
   __shared__ float scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x;
   float* x = args.x + token * args.width;
@@ -160,7 +165,7 @@ void run_rms_norm(const RmsNormArgs& args, Lane& lane) {
                          .width = args.x.dim(1),
                          .epsilon = args.epsilon,
                          .place = args.guard.place};
-  rms_norm_kernel<<<static_cast<unsigned>(args.x.dim(0)), kThreads, 0, stream_of(lane)>>>(rows);
+  launch(rms_norm_kernel, static_cast<unsigned>(args.x.dim(0)), kThreads, 0, stream_of(lane), rows);
 }
 
 }  // namespace

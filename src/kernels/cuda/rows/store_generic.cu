@@ -10,6 +10,7 @@ constexpr int kThreads = 128;
 
 __global__ void rope_angles_kernel(const std::int32_t* positions, const float* frequencies, float* cosine, float* sine, std::int64_t count,
                                    std::int64_t pairs) {
+  begin_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   const float angle = __fmul_rn(static_cast<float>(positions[i / pairs]), frequencies[i % pairs]);
@@ -19,8 +20,8 @@ __global__ void rope_angles_kernel(const std::int32_t* positions, const float* f
 
 void run_rope_angles(const RopeAnglesArgs& args, Lane& lane) {
   const std::int64_t count = args.cosine.shape.elements();
-  rope_angles_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(lane)>>>(
-      args.positions.i32(), args.frequencies.f32(), args.cosine.f32(), args.sine.f32(), count, args.frequencies.dim(0));
+  launch(rope_angles_kernel, blocks_for(count, kThreads), kThreads, 0, stream_of(lane), args.positions.i32(), args.frequencies.f32(),
+         args.cosine.f32(), args.sine.f32(), count, args.frequencies.dim(0));
 }
 
 // Each product and sum is rounded by itself, as in the reference.
@@ -41,6 +42,7 @@ struct RopeHeads {
 };
 
 __global__ void rope_heads_kernel(RopeHeads args) {
+  begin_kernel();
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= args.count) return;
   const std::int64_t row = i / args.pairs, pair = i % args.pairs;
@@ -51,15 +53,16 @@ __global__ void rope_heads_kernel(RopeHeads args) {
 void run_rope_heads(const RopeHeadsArgs& args, Lane& lane) {
   const std::int64_t pairs = args.cosine.dim(1);
   const std::int64_t count = args.x.dim(0) * args.x.dim(1) * pairs;
-  rope_heads_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream_of(lane)>>>({.x = args.x.f32(),
-                                                                                    .cosine = args.cosine.f32(),
-                                                                                    .sine = args.sine.f32(),
-                                                                                    .count = count,
-                                                                                    .pairs = pairs,
-                                                                                    .heads = args.x.dim(1),
-                                                                                    .head_dim = args.x.dim(2),
-                                                                                    .first = args.first,
-                                                                                    .layout = args.layout});
+  launch(rope_heads_kernel, blocks_for(count, kThreads), kThreads, 0, stream_of(lane),
+         {.x = args.x.f32(),
+          .cosine = args.cosine.f32(),
+          .sine = args.sine.f32(),
+          .count = count,
+          .pairs = pairs,
+          .heads = args.x.dim(1),
+          .head_dim = args.x.dim(2),
+          .first = args.first,
+          .layout = args.layout});
 }
 
 // ---- store ----
@@ -80,6 +83,7 @@ __device__ void rotate_row(float* x, const Rope& rope, std::int64_t token) {
 // A block a token; its row is put together in shared memory.
 __global__ void store_latent_kernel(const float* kv, const float* weight, float epsilon, std::int64_t latent, Rope rope,
                                     DeviceCache cache) {
+  begin_kernel();
   extern __shared__ float row[];  // [width]
   __shared__ float scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x, width = cache.elements;
@@ -99,13 +103,14 @@ void run_store_latent(const StoreLatentArgs& args, Lane& lane) {
   const std::int64_t shared = args.kv.dim(1) * 4;
   allow_shared(store_latent_kernel, shared);
   const Rope rope{.cosine = args.cosine.f32(), .sine = args.sine.f32(), .pairs = args.cosine.dim(1), .layout = args.layout};
-  store_latent_kernel<<<static_cast<unsigned>(args.kv.dim(0)), kThreads, shared, stream_of(lane)>>>(
-      args.kv.f32(), args.weight.f32(), args.epsilon, args.weight.dim(0), rope, device_cache(args.cache, args.places));
+  launch(store_latent_kernel, static_cast<unsigned>(args.kv.dim(0)), kThreads, shared, stream_of(lane), args.kv.f32(), args.weight.f32(),
+         args.epsilon, args.weight.dim(0), rope, device_cache(args.cache, args.places));
 }
 
 // In double, as the reference: a mean that is large against the spread would cost the digits that matter.
 __global__ void store_index_key_kernel(const float* k, const float* weight, const float* bias, float epsilon, Rope rope,
                                        DeviceCache cache) {
+  begin_kernel();
   extern __shared__ float row[];  // [width]
   __shared__ double scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x, width = cache.elements;
@@ -128,18 +133,19 @@ void run_store_index_key(const StoreIndexKeyArgs& args, Lane& lane) {
   const std::int64_t shared = args.k.dim(1) * 4;
   allow_shared(store_index_key_kernel, shared);
   const Rope rope{.cosine = args.cosine.f32(), .sine = args.sine.f32(), .pairs = args.cosine.dim(1), .layout = args.layout};
-  store_index_key_kernel<<<static_cast<unsigned>(args.k.dim(0)), kThreads, shared, stream_of(lane)>>>(
-      args.k.f32(), args.weight.f32(), args.bias.f32(), args.epsilon, rope, device_cache(args.cache, args.places));
+  launch(store_index_key_kernel, static_cast<unsigned>(args.k.dim(0)), kThreads, shared, stream_of(lane), args.k.f32(), args.weight.f32(),
+         args.bias.f32(), args.epsilon, rope, device_cache(args.cache, args.places));
 }
 
 __global__ void store_rows_kernel(const float* x, DeviceCache cache) {
+  begin_kernel();
   const std::int64_t token = blockIdx.x;
   store_cache_row(cache, cache_row(cache, token, cache.positions[token]), x + token * cache.elements);
 }
 
 void run_store_rows(const StoreRowsArgs& args, Lane& lane) {
-  store_rows_kernel<<<static_cast<unsigned>(args.x.dim(0)), kThreads, 0, stream_of(lane)>>>(args.x.f32(),
-                                                                                            device_cache(args.cache, args.places));
+  launch(store_rows_kernel, static_cast<unsigned>(args.x.dim(0)), kThreads, 0, stream_of(lane), args.x.f32(),
+         device_cache(args.cache, args.places));
 }
 
 }  // namespace
