@@ -142,11 +142,14 @@ double copy_gb_a_second(DeviceMemory& memory) {
   return 2 * static_cast<double>(size) / took[3] / 1e6;
 }
 
-// Milliseconds by op.
+// Milliseconds by op, of linear layers by shape too.
 struct OpTimes final : Probe {
   std::map<std::string, double> sums;
   void after(const OpRun& run, std::chrono::nanoseconds took) override {
-    sums[std::string(run.op)] += static_cast<double>(took.count()) / 1e6;
+    std::string name(run.op);
+    if (const auto* const linear = std::get_if<const LinearArgs*>(&run.args))
+      name += fmt::format("[{}, {}]", (*linear)->w.rows, (*linear)->w.cols);
+    sums[name] += static_cast<double>(took.count()) / 1e6;
   }
 };
 

@@ -22,9 +22,10 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
 }
 inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-// Every kernel begins with begin_kernel(), because it may have been started before the one that stands ahead of it in the stream has ended
-// (programmatic dependent launch, from compute capability 9.0 on). Only what no kernel writes, which is the weights, may be read between
-// let_next_begin() and wait_for_previous().
+// A kernel may be started before the one that stands ahead of it in the stream has ended (programmatic dependent launch, from compute
+// capability 9.0 on): each calls wait_for_previous() before it touches what another kernel reads or writes, which is all but weights. Once
+// all its blocks have called let_next_begin() the next may start. Kernels that fill the device do that when they are nearly done: blocks
+// that come early are placed where there is room, not where there will be least to do.
 __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

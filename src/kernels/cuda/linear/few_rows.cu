@@ -122,6 +122,7 @@ __device__ void few_rows(const DeviceWeight& w, std::int64_t first_row, const vo
       }
     }
   }
+  let_next_begin();
   __syncthreads();
   auto& results = shared.results;
   for (int i = static_cast<int>(threadIdx.x); i < kTiles * 16; i += kWarps * 32) results.bad[i] = 0;
@@ -155,7 +156,6 @@ enum class Tokens { plain, rounded, rounded_here };
 template <QuantFormat kFormat, int kParts, int kWarps, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, wanted_blocks(kFormat, kParts) * 8 / kWarps)
     linear_few_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens) {
-  let_next_begin();
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<SharedRows<C, kWarps>*>(memory);
@@ -182,7 +182,7 @@ template <QuantFormat kFormat, int kParts, int kWarps>
 __global__ void __launch_bounds__(kWarps * 32, (kParts > 1 ? 2 : 3) * 8 / kWarps)
     linear_experts_few_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                               LinearExpertsArgs::Rows rows, const std::byte* x, float* y) {
-  begin_kernel();
+  wait_for_previous();
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<SharedRows<Chunk<kFormat>, kWarps>*>(memory);
   __shared__ ExpertTile shared_tile;

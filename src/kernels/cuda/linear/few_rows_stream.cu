@@ -133,6 +133,7 @@ __device__ void stream_rows(const DeviceWeight& w, int first_tile, int tiles, in
         for (int i = 0; i < 4; ++i) sums[i] = fmaf(now[i / 2].scale, chunk_sums[i], sums[i]);
       }
     }
+    if (tile == first_tile + tiles - 1) let_next_begin();
     // A row with a code that is NaN is NaN.
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -193,7 +194,6 @@ __device__ int2 own_tiles(std::int64_t rows, int each) {
 template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_stream_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens, int each) {
-  let_next_begin();
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<StreamShared<kFormat, kWarps, kShare>*>(memory);
@@ -219,7 +219,7 @@ template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_experts_stream_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                                  LinearExpertsArgs::Rows rows, const void* x, int x_rows, float* y, int each) {
-  begin_kernel();
+  wait_for_previous();
   using C = Chunk<kFormat>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<StreamShared<kFormat, kWarps, kShare>*>(memory);
