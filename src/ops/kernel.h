@@ -159,6 +159,13 @@ class Ops {
     }
   }
 
+  // Whether a kernel is bound that is more than the reference. Ops that are several others in one go are called only then; else these are.
+  template <class Args>
+  bool serves(const Key& key) const {
+    const Kernel<Args>& kernel = std::get<Bound<Args>>(bound_)[static_cast<std::size_t>(key.index())];
+    return kernel.run != nullptr && !kernel.name.ends_with(".reference");
+  }
+
   // nullptr, or who is called around each op that runs.
   Probe* probe = nullptr;
   // Where the next ops are called from, for the probe.
