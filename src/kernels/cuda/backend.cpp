@@ -8,7 +8,7 @@
 #include <string>
 
 #include "kernels/cuda/catalogue.h"
-#include "kernels/cuda/nccl.h"
+#include "kernels/cuda/ranks/ranks.h"
 
 namespace reckoner {
 namespace {
@@ -200,8 +200,8 @@ extern "C" __attribute__((visibility("default"))) const reckoner::DeviceBackend*
                                         .end_capture = end_capture,
                                         .launch = launch,
                                         .release_graph = release_graph,
-                                        .connect = connect_by_nccl,
-                                        .all_reduce = all_reduce_by_nccl,
-                                        .disconnect = disconnect_nccl};
+                                        .connect = connect_gpus,
+                                        .all_reduce = add_over_gpus,
+                                        .disconnect = disconnect_gpu};
   return &backend;
 }

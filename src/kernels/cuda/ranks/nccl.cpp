@@ -1,4 +1,4 @@
-#include "kernels/cuda/nccl.h"
+#include "kernels/cuda/ranks/nccl.h"
 
 #include <cuda_runtime.h>
 #include <dlfcn.h>
