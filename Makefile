@@ -57,7 +57,8 @@ check: ## check formatting, layers and the objects built for newer CPUs
 
 tidy: build ## run clang-tidy over all C++ code (minutes)
 	@tools/setup --checks
-	@run-clang-tidy -quiet -p build/release "$(CURDIR)/(src|tests|bench)/"
+	@tools/tidy_commands build/release
+	@run-clang-tidy -quiet -p build/tidy "$(CURDIR)/(src|tests|bench)/"
 
 asan: setup ## run the tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(call configure,asan)

@@ -1,0 +1,1 @@
+// Compiled only for the precompiled headers that come with it.

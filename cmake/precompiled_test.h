@@ -1,0 +1,6 @@
+// The same headers for the tests, and GoogleTest.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "precompiled.h"
