@@ -94,6 +94,20 @@ TEST(Linear, MatchesReferenceOnWholeTiles) {
   });
 }
 
+// More tokens than a tile has, and about as many: also a weight whose columns are shared out, as it has few rows.
+TEST(Linear, MatchesReferenceOnManyTokens) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    if (key.precision == Precision::exact) return;
+    Random random(24);
+    for (const std::int64_t cols : {128, 192, 640, 2176, 5120}) {
+      for (const std::int64_t tokens : {16, 17, 33, 65, 129, 200, 333}) {
+        const std::int64_t rows = random.one_of<std::int64_t>({1, 15, 63, 64, 100, 129, 200});
+        expect_matches_reference(kernel, {key.format, tokens, rows, cols, random, some_first_row(random)}, key.precision, 2);
+      }
+    }
+  });
+}
+
 // More rows than a GPU works on at a time.
 TEST(Linear, MatchesReferenceOnManyRows) {
   for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
@@ -331,6 +345,31 @@ TEST(LinearExperts, MatchesReferenceOnWholeTiles) {
       for (const std::int64_t tokens : {1, 2, 11}) {
         for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
           const ExpertsCase c(key.format, 9, tokens, 3, random.one_of<std::int64_t>({1, 16, 33}), cols, rows, uneven, random);
+          SCOPED_TRACE(c.x->shape.to_string() + " -> " + c.y->shape.to_string());
+          const LinearExpertsArgs args = c.args(key.precision);
+          reference(args);
+          const Floats expected = values_of(*c.y);
+          run_kernel(kernel, args, 2);
+          expect_close(*c.y, expected, experts_magnitudes(args), linear_tolerance(key.precision, cols), cols);
+          EXPECT_TRUE(c.y.untouched_around());
+        }
+      }
+    }
+  });
+}
+
+// Experts with more slots than a tile has, with about as many, with few, and with none.
+TEST(LinearExperts, MatchesReferenceOnManyTokens) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    if (key.precision == Precision::exact) return;
+    Random random(25);
+    const ExpertsCase::Choose uneven = [](std::int64_t token, std::int64_t rank) {
+      return rank == 0 ? 5 : token % 3 == 0 ? 1 : token % 16 == 1 ? 3 : token % 40 == 2 ? 4 : 6;
+    };
+    for (const std::int64_t cols : {128, 192, 640, 1152}) {
+      for (const std::int64_t tokens : {11, 24, 100, 330}) {
+        for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
+          const ExpertsCase c(key.format, 8, tokens, 2, random.one_of<std::int64_t>({1, 65, 130, 200}), cols, rows, uneven, random);
           SCOPED_TRACE(c.x->shape.to_string() + " -> " + c.y->shape.to_string());
           const LinearExpertsArgs args = c.args(key.precision);
           reference(args);
