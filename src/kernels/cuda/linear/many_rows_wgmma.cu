@@ -1,4 +1,5 @@
 // linear and linear_experts for many tokens, in `fast`, on devices of compute capability 9.0: which blocks, and how many.
+#include <cstdlib>
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/many_rows_wgmma.cuh"
 #include "kernels/cuda/linear/rounded.cuh"
@@ -13,18 +14,18 @@ constexpr std::int64_t kSharedBytes = 227 << 10, kBlockShared = 1 << 10;
 // begins or ends.
 template <QuantFormat kFormat>
 struct Shapes {  // of BF16, and of codes of eight bits with a scale a row
-  using Many = ProductShape<3, 128, 192, 5, 3, 1>;
+  using Many = ProductShape<3, 96, 192, 5, 3, 1>;
   using Few = ProductShape<2, 32, 64, 5, 4, 2>;
 };
 template <>
 struct Shapes<QuantFormat::nvfp4> {
-  using Many = ProductShape<3, 128, 192, 6, 4, 1>;
+  using Many = ProductShape<3, 96, 192, 6, 4, 1>;
   using Few = ProductShape<2, 32, 64, 6, 6, 2>;
 };
 template <>
 struct Shapes<QuantFormat::fp8_block> {
-  using Many = ProductShape<2, 128, 128, 6, 4, 1>;
-  using Few = ProductShape<2, 128, 64, 8, 6, 1>;
+  using Many = ProductShape<2, 96, 128, 6, 4, 1>;
+  using Few = ProductShape<2, 96, 64, 8, 6, 1>;
 };
 
 template <QuantFormat kFormat, class Shape>
@@ -63,10 +64,12 @@ Division divide(std::int64_t rows, std::int64_t pieces, std::int64_t tokens, std
   Division best;
   std::int64_t least = 0;
   for (int tile = Shape::kTokens; tile >= std::min(Shape::kTokens, 128); tile -= 32) {
-    for (int splits = 1; splits <= kMostSplits; ++splits) {
+    for (int splits = 1; splits <= kMostSplits; splits *= 2) {
       if (splits > 1 && pieces / splits < 8) break;
       const std::int64_t blocks = std::int64_t{blocks_for(rows, Shape::kRows)} * blocks_for(tokens, tile) * splits;
-      const std::int64_t rounds = (blocks + at_a_time - 1) / at_a_time;
+      // A large cluster leaves multiprocessors idle, where too few of a group are left.
+      const std::int64_t places = splits > 2 ? at_a_time * 7 / 8 : at_a_time;
+      const std::int64_t rounds = (blocks + places - 1) / places;
       const std::int64_t cost =
           rounds * ((pieces + splits - 1) / splits + kBeginAndEnd + (splits > 1 ? splits : 0)) * std::min<std::int64_t>(tile, tokens);
       if (best.tile == 0 || cost < least) best = {.tile = tile, .splits = splits}, least = cost;
@@ -163,14 +166,16 @@ std::int64_t linear_wgmma_workspace(const LinearExpertsArgs& args) { return 2 * 
 
 void run_linear_wgmma(const LinearArgs& args, Lane& lane) {
   for_chunk_format(args.w.format, [&]<QuantFormat kFormat>() {
-    if (args.x.dim(0) <= kFewTokens) return run_linear<kFormat, typename Shapes<kFormat>::Few>(args, lane);
+    static const std::int64_t few_tokens = getenv("RK_FEW") != nullptr ? atoi(getenv("RK_FEW")) : kFewTokens;
+    if (args.x.dim(0) <= few_tokens) return run_linear<kFormat, typename Shapes<kFormat>::Few>(args, lane);
     run_linear<kFormat, typename Shapes<kFormat>::Many>(args, lane);
   });
 }
 
 void run_linear_wgmma(const LinearExpertsArgs& args, Lane& lane) {
   for_chunk_format(args.experts.front().format, [&]<QuantFormat kFormat>() {
-    if (args.y.dim(0) <= kFewSlots * std::ssize(args.experts)) return run_experts<kFormat, typename Shapes<kFormat>::Few>(args, lane);
+    static const std::int64_t few_slots = getenv("RK_FEWS") != nullptr ? atoi(getenv("RK_FEWS")) : kFewSlots;
+    if (args.y.dim(0) <= few_slots * std::ssize(args.experts)) return run_experts<kFormat, typename Shapes<kFormat>::Few>(args, lane);
     run_experts<kFormat, typename Shapes<kFormat>::Many>(args, lane);
   });
 }

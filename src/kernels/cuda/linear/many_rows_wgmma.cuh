@@ -22,7 +22,7 @@ template <int kMultiply, int kFetch, int kMostTokens, int kRing, int kAhead, int
 struct ProductShape {
   static constexpr int kGroups = kMultiply, kFetchers = kFetch, kTokens = kMostTokens, kPieces = kRing, kChunks = kAhead,
                        kBlocks = kAtATime;
-  static constexpr int kThreads = kGroups * 128 + kFetchers, kRows = kGroups * kGroupRows;
+  static constexpr int kThreads = kGroups * 128 + kFetchers + 32, kRows = kGroups * kGroupRows;
 };
 
 // ---- the activations ----
@@ -89,7 +89,7 @@ struct ProductShared {
   uint4 ring[Shape::kPieces][Shape::kTokens][kPieceColumns / 8];  // each piece begins at a multiple of 1024 bytes
   ChunkOfRows<C> weights[Shape::kGroups * 4][Shape::kChunks];
   std::uint32_t scale_pairs[kFormat == QuantFormat::nvfp4 ? 256 : 1];
-  std::uint64_t full[Shape::kPieces], empty[Shape::kPieces];
+  std::uint64_t there[Shape::kPieces], full[Shape::kPieces], empty[Shape::kPieces];  // `full`: and the matrix instruction sees it
   ExpertTile tile;
 };
 
@@ -104,27 +104,40 @@ struct ProductTile {
 // ---- those who fetch tokens ----
 
 template <QuantFormat kFormat, class Shape>
-__device__ void fetch_tokens(const ProductWork& work, const ProductTile& tile, ProductShared<kFormat, Shape>& shared, int rows) {
-  constexpr int kAtOnce = Shape::kFetchers / 8, kEach = Shape::kTokens / kAtOnce, kPieces = Chunk<kFormat>::kColumns / kPieceColumns;
-  const int thread = static_cast<int>(threadIdx.x) - Shape::kGroups * 128, own = thread % 8, row_bytes = static_cast<int>(tile.w.cols * 2);
+__device__ __forceinline__ void fetch_tokens(const ProductWork& work, const ProductTile& tile, ProductShared<kFormat, Shape>& shared, int rows) {
+  constexpr int kAtOnce = Shape::kFetchers / 8, kEach = (Shape::kTokens + kAtOnce - 1) / kAtOnce, kPieces = Chunk<kFormat>::kColumns / kPieceColumns;
+  const int thread = static_cast<int>(threadIdx.x) - Shape::kGroups * 128, own = thread % 8;
+  const std::uint32_t row_pieces = static_cast<std::uint32_t>(tile.w.cols / 8);
   const auto* base = reinterpret_cast<const std::byte*>(work.x) + std::int64_t{tile.first_chunk} * kPieces * 128 + own * 16;
-  int rows_of_x[kEach];
+  std::uint32_t at[kEach];  // in pieces of 16 bytes
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     const int token = tile.first + min(thread / 8 + kAtOnce * i, tile.count - 1);
-    rows_of_x[i] = work.tokens != nullptr ? work.tokens[token] : token;
+    at[i] = static_cast<std::uint32_t>(work.tokens != nullptr ? work.tokens[token] : token) * row_pieces;
   }
-  int slot = 0, parity = 1;
+  int slot = 0, parity = 1, count = tile.count;
   for (int piece = 0; piece < tile.chunks * kPieces; ++piece) {
     wait_for_barrier(shared_address(&shared.empty[slot]), parity);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int row = thread / 8 + kAtOnce * i;
-      if (kAtOnce * i < rows)
-        copy_async(&shared.ring[slot][row][own ^ (row & 7)], base + std::int64_t{rows_of_x[i]} * row_bytes, row < tile.count);
+      asm volatile("" : "+r"(at[i]), "+r"(count));  // or all is widened and compared beforehand, and there are too few registers
+      if (row < rows) copy_async(&shared.ring[slot][row][own ^ (row & 7)], base + std::uint64_t{at[i]} * 16, row < count);
     }
-    arrive_with_copies(shared_address(&shared.full[slot]));
+    arrive_with_copies(shared_address(&shared.there[slot]));
     base += 128;
+    if (++slot == Shape::kPieces) slot = 0, parity ^= 1;
+  }
+}
+
+// One warp passes on what is there. It has no copies of its own under way, for which the fence would wait.
+template <QuantFormat kFormat, class Shape>
+__device__ __forceinline__ void pass_on_tokens(const ProductTile& tile, ProductShared<kFormat, Shape>& shared) {
+  int slot = 0, parity = 0;
+  for (int piece = 0; piece < tile.chunks * (Chunk<kFormat>::kColumns / kPieceColumns); ++piece) {
+    wait_for_barrier(shared_address(&shared.there[slot]), parity);
+    order_shared_before_products();
+    arrive(shared_address(&shared.full[slot]));
     if (++slot == Shape::kPieces) slot = 0, parity ^= 1;
   }
 }
@@ -218,7 +231,6 @@ __device__ __forceinline__ void multiply(const ProductTile& tile, WeightStream<k
       for (int i = 0; i < 4; ++i) a[unit % 2][i * 2] = low[i], a[unit % 2][i * 2 + 1] = high[i];
       if (unit % 2 == 0) {
         wait_for_barrier(shared_address(&shared.full[slot]), parity);
-        order_shared_before_products();
         columns = columns_at(shared_address(&shared.ring[slot][0][0]));
       }
       begin_products();
@@ -258,13 +270,13 @@ __device__ __forceinline__ int cluster_rank() {
 __device__ __forceinline__ void meet_in_cluster() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
-__device__ __forceinline__ float load_of_block(std::uint32_t shared_address, int block) {
-  float value;
-  asm volatile("{ .reg .u32 there; mapa.shared::cluster.u32 there, %1, %2; ld.shared::cluster.f32 %0, [there]; }"
-               : "=f"(value)
+__device__ __forceinline__ float4 load_of_block(std::uint32_t shared_address, int block) {
+  float4 four;
+  asm volatile("{ .reg .u32 there; mapa.shared::cluster.u32 there, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there]; }"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
                : "r"(shared_address), "r"(block)
                : "memory");
-  return value;
+  return four;
 }
 
 template <int kColumns, QuantFormat kFormat, class Shape>
@@ -289,28 +301,47 @@ __device__ __forceinline__ void multiply_and_write(const ProductWork& work, cons
   }
   float* y = work.y + std::int64_t{tile.first} * rows;
   if (tile.splits == 1) {
+    const int row = tile.first_row + warp * 16 + g;
+    float* at = y + std::int64_t{t} * 2 * rows + row;
+    int left = tile.count - t * 2;
 #pragma unroll
-    for (int i = 0; i < kColumns / 2; ++i) {
-      const int token = i / 4 * 8 + t * 2 + i % 2, row = tile.first_row + warp * 16 + i % 4 / 2 * 8 + g;
-      if (token < tile.count && row < rows) y[std::int64_t{token} * rows + row] = sums[i] * factors[i % 4 / 2];
+    for (int i = 0; i < kColumns / 2; i += 4, at += 8 * rows, left -= 8) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (j % 2 < left && row + j / 2 * 8 < rows) at[j % 2 * rows + j / 2 * 8] = sums[i + j] * factors[j / 2];
+      }
     }
     return;
   }
   // The blocks of the cluster add up what each has, in one order, every so manieth token.
   auto* part = reinterpret_cast<float*>(&shared);
-  static_assert(sizeof(float) * kColumns * kRows <= sizeof(shared.ring) + sizeof(shared.weights));
+  constexpr int kStride = kRows + 4;  // so that what a warp writes at once is in different banks
+  static_assert(sizeof(float) * kColumns * kStride <= sizeof(shared.ring) + sizeof(shared.weights));
   asm volatile("bar.sync 1, %0;" ::"n"(Shape::kGroups * 128) : "memory");
 #pragma unroll
   for (int i = 0; i < kColumns / 2; ++i) {
-    part[(i / 4 * 8 + t * 2 + i % 2) * kRows + warp * 16 + i % 4 / 2 * 8 + g] = sums[i] * factors[i % 4 / 2];
+    part[(i / 4 * 8 + t * 2 + i % 2) * kStride + warp * 16 + i % 4 / 2 * 8 + g] = sums[i] * factors[i % 4 / 2];
   }
   meet_in_cluster();
   const int own_tokens = (tile.count - tile.split + tile.splits - 1) / tile.splits;
-  for (int i = thread; i < own_tokens * kRows; i += Shape::kGroups * 128) {
-    const int token = tile.split + i / kRows * tile.splits, row = i % kRows;
-    float sum = 0;
-    for (int block = 0; block < tile.splits; ++block) sum += load_of_block(shared_address(&part[token * kRows + row]), block);
-    if (tile.first_row + row < rows) y[std::int64_t{token} * rows + tile.first_row + row] = sum;
+  for (int i = thread; i < own_tokens * (kRows / 4); i += Shape::kGroups * 128) {
+    const int token = tile.split + i / (kRows / 4) * tile.splits, row = i % (kRows / 4) * 4;
+    float4 of_block[kMostSplits];
+#pragma unroll
+    for (int block = 0; block < kMostSplits; ++block) {
+      of_block[block] = make_float4(0, 0, 0, 0);
+      if (block < tile.splits) of_block[block] = load_of_block(shared_address(&part[token * kStride + row]), block);
+    }
+    float sum[4] = {};
+#pragma unroll
+    for (int block = 0; block < kMostSplits; ++block) {
+      const float4& four = of_block[block];
+      sum[0] += four.x, sum[1] += four.y, sum[2] += four.z, sum[3] += four.w;
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (tile.first_row + row + j < rows) y[std::int64_t{token} * rows + tile.first_row + row + j] = sum[j];
+    }
   }
   meet_in_cluster();
 }
@@ -334,7 +365,7 @@ __device__ __forceinline__ void for_columns(int count, Body&& body) {
 template <QuantFormat kFormat, class Shape>
 constexpr std::int64_t product_shared_bytes() {
   using C = Chunk<kFormat>;
-  return std::int64_t{1024} + Shape::kPieces * (Shape::kTokens * 128 + 16) + 1024 + 64 +
+  return std::int64_t{1024} + Shape::kPieces * (Shape::kTokens * 128 + 24) + 1024 + 64 +
          Shape::kGroups * 4 * Shape::kChunks * (C::kPlanes * 1024 + 16 * (C::kScaleBytes > 0 ? C::kScaleBytes : 1));
 }
 
@@ -350,7 +381,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const int thread = static_cast<int>(threadIdx.x);
   if (thread == 0) {
     for (int i = 0; i < Shape::kPieces; ++i) {
-      make_barrier(shared_address(&shared.full[i]), Shape::kFetchers);
+      make_barrier(shared_address(&shared.there[i]), Shape::kFetchers);
+      make_barrier(shared_address(&shared.full[i]), 32);
       make_barrier(shared_address(&shared.empty[i]), Shape::kGroups * 4);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -380,17 +412,21 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   tile.chunks = chunks * (tile.split + 1) / tile.splits - tile.first_chunk;
 
   if (thread >= Shape::kGroups * 128) {
-    if constexpr (kMoves) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-    wait_for_previous();
-    int rows = 0;
-    for_columns<kColumns...>(tile.count, [&]<int kCount>() { rows = kCount; });
-    fetch_tokens<kFormat, Shape>(work, tile, shared, rows);
+    if constexpr (kMoves) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(80));
+    if (thread >= Shape::kGroups * 128 + Shape::kFetchers) {
+      pass_on_tokens(tile, shared);
+    } else {
+      wait_for_previous();
+      int rows = 0;
+      for_columns<kColumns...>(tile.count, [&]<int kCount>() { rows = kCount; });
+      fetch_tokens<kFormat, Shape>(work, tile, shared, rows);
+    }
     if (tile.splits > 1) {
       meet_in_cluster();
       meet_in_cluster();
     }
   } else {
-    if constexpr (kMoves) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shape::kGroups == 3 ? 152 : 232));
+    if constexpr (kMoves) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shape::kGroups == 3 ? 144 : 216));
     WeightStream<kFormat, Shape> stream(tile, shared);
 #pragma unroll
     for (int i = 0; i < Shape::kChunks - 1; ++i) stream.fetch();
