@@ -15,12 +15,12 @@ constexpr std::int64_t kSharedBytes = 227 << 10, kBlockShared = 1 << 10;
 template <QuantFormat kFormat>
 struct Shapes {  // of BF16, and of codes of eight bits with a scale a row
   using Many = ProductShape<3, 96, 192, 5, 3, 1>;
-  using Few = ProductShape<2, 32, 64, 5, 4, 2>;
+  using Few = ProductShape<3, 96, 64, 10, 4, 1>;
 };
 template <>
 struct Shapes<QuantFormat::nvfp4> {
   using Many = ProductShape<3, 96, 192, 6, 4, 1>;
-  using Few = ProductShape<2, 32, 64, 6, 6, 2>;
+  using Few = ProductShape<3, 96, 64, 12, 8, 1>;
 };
 template <>
 struct Shapes<QuantFormat::fp8_block> {

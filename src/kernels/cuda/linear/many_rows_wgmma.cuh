@@ -104,8 +104,10 @@ struct ProductTile {
 // ---- those who fetch tokens ----
 
 template <QuantFormat kFormat, class Shape>
-__device__ __forceinline__ void fetch_tokens(const ProductWork& work, const ProductTile& tile, ProductShared<kFormat, Shape>& shared, int rows) {
-  constexpr int kAtOnce = Shape::kFetchers / 8, kEach = (Shape::kTokens + kAtOnce - 1) / kAtOnce, kPieces = Chunk<kFormat>::kColumns / kPieceColumns;
+__device__ __forceinline__ void fetch_tokens(const ProductWork& work, const ProductTile& tile, ProductShared<kFormat, Shape>& shared,
+                                             int rows) {
+  constexpr int kAtOnce = Shape::kFetchers / 8, kEach = (Shape::kTokens + kAtOnce - 1) / kAtOnce,
+                kPieces = Chunk<kFormat>::kColumns / kPieceColumns;
   const int thread = static_cast<int>(threadIdx.x) - Shape::kGroups * 128, own = thread % 8;
   const std::uint32_t row_pieces = static_cast<std::uint32_t>(tile.w.cols / 8);
   const auto* base = reinterpret_cast<const std::byte*>(work.x) + std::int64_t{tile.first_chunk} * kPieces * 128 + own * 16;
@@ -121,8 +123,10 @@ __device__ __forceinline__ void fetch_tokens(const ProductWork& work, const Prod
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int row = thread / 8 + kAtOnce * i;
+      if (kAtOnce * i >= rows) break;
       asm volatile("" : "+r"(at[i]), "+r"(count));  // or all is widened and compared beforehand, and there are too few registers
-      if (row < rows) copy_async(&shared.ring[slot][row][own ^ (row & 7)], base + std::uint64_t{at[i]} * 16, row < count);
+      if (Shape::kTokens % kAtOnce != 0 && row >= Shape::kTokens) break;
+      copy_async(&shared.ring[slot][row][own ^ (row & 7)], base + std::uint64_t{at[i]} * 16, row < count);
     }
     arrive_with_copies(shared_address(&shared.there[slot]));
     base += 128;
