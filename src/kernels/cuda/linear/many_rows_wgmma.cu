@@ -1,5 +1,4 @@
 // linear and linear_experts for many tokens, in `fast`, on devices of compute capability 9.0: which blocks, and how many.
-#include <cstdlib>
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/many_rows_wgmma.cuh"
 #include "kernels/cuda/linear/rounded.cuh"
@@ -10,8 +9,7 @@ namespace {
 // What a multiprocessor of 9.0 has for its blocks, each of which takes 1 KiB more than it asks for.
 constexpr std::int64_t kSharedBytes = 227 << 10, kBlockShared = 1 << 10;
 
-// Many tokens: the weight is read and decoded as seldom as registers allow. Few: two blocks at a time, so that one reads while the other
-// begins or ends.
+// Many tokens: the weight is read and decoded as seldom as registers allow. Few: as much of it as fits is under way.
 template <QuantFormat kFormat>
 struct Shapes {  // of BF16, and of codes of eight bits with a scale a row
   using Many = ProductShape<3, 96, 192, 5, 3, 1>;
@@ -166,16 +164,14 @@ std::int64_t linear_wgmma_workspace(const LinearExpertsArgs& args) { return 2 * 
 
 void run_linear_wgmma(const LinearArgs& args, Lane& lane) {
   for_chunk_format(args.w.format, [&]<QuantFormat kFormat>() {
-    static const std::int64_t few_tokens = getenv("RK_FEW") != nullptr ? atoi(getenv("RK_FEW")) : kFewTokens;
-    if (args.x.dim(0) <= few_tokens) return run_linear<kFormat, typename Shapes<kFormat>::Few>(args, lane);
+    if (args.x.dim(0) <= kFewTokens) return run_linear<kFormat, typename Shapes<kFormat>::Few>(args, lane);
     run_linear<kFormat, typename Shapes<kFormat>::Many>(args, lane);
   });
 }
 
 void run_linear_wgmma(const LinearExpertsArgs& args, Lane& lane) {
   for_chunk_format(args.experts.front().format, [&]<QuantFormat kFormat>() {
-    static const std::int64_t few_slots = getenv("RK_FEWS") != nullptr ? atoi(getenv("RK_FEWS")) : kFewSlots;
-    if (args.y.dim(0) <= few_slots * std::ssize(args.experts)) return run_experts<kFormat, typename Shapes<kFormat>::Few>(args, lane);
+    if (args.y.dim(0) <= kFewSlots * std::ssize(args.experts)) return run_experts<kFormat, typename Shapes<kFormat>::Few>(args, lane);
     run_experts<kFormat, typename Shapes<kFormat>::Many>(args, lane);
   });
 }
