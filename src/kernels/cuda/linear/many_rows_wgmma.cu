@@ -11,7 +11,7 @@ constexpr std::int64_t kSharedBytes = 227 << 10, kBlockShared = 1 << 10;
 
 // Many tokens: the weight is read and decoded as seldom as registers allow. Few: as much of it as fits is under way.
 template <QuantFormat kFormat>
-struct Shapes {  // of BF16, and of codes of eight bits with a scale a row
+struct Shapes {  // of BF16
   using Many = ProductShape<3, 96, 192, 5, 3, 1>;
   using Few = ProductShape<3, 96, 64, 10, 4, 1>;
 };
@@ -19,6 +19,11 @@ template <>
 struct Shapes<QuantFormat::nvfp4> {
   using Many = ProductShape<3, 96, 192, 6, 4, 1>;
   using Few = ProductShape<3, 96, 64, 12, 8, 1>;
+};
+template <>
+struct Shapes<QuantFormat::fp8_channel> {
+  using Many = ProductShape<3, 96, 160, 5, 3, 1>;
+  using Few = ProductShape<3, 96, 64, 10, 4, 1>;
 };
 template <>
 struct Shapes<QuantFormat::fp8_block> {
@@ -36,6 +41,8 @@ template <QuantFormat kFormat, class Shape>
 constexpr auto kernel_of() {
   if constexpr (Shape::kTokens == 192) {
     return products_kernel<kFormat, Shape, 32, 64, 96, 128, 160, 192>;
+  } else if constexpr (Shape::kTokens == 160) {
+    return products_kernel<kFormat, Shape, 32, 64, 96, 128, 160>;
   } else if constexpr (Shape::kTokens == 128) {
     return products_kernel<kFormat, Shape, 32, 64, 128>;
   } else {
