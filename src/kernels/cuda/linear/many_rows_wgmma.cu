@@ -22,7 +22,7 @@ struct Shapes<QuantFormat::nvfp4> {
 };
 template <>
 struct Shapes<QuantFormat::fp8_channel> {
-  using Many = ProductShape<3, 96, 160, 5, 3, 1>;
+  using Many = ProductShape<3, 96, 128, 6, 4, 1>;
   using Few = ProductShape<3, 96, 64, 10, 4, 1>;
 };
 template <>
@@ -41,8 +41,6 @@ template <QuantFormat kFormat, class Shape>
 constexpr auto kernel_of() {
   if constexpr (Shape::kTokens == 192) {
     return products_kernel<kFormat, Shape, 32, 64, 96, 128, 160, 192>;
-  } else if constexpr (Shape::kTokens == 160) {
-    return products_kernel<kFormat, Shape, 32, 64, 96, 128, 160>;
   } else if constexpr (Shape::kTokens == 128) {
     return products_kernel<kFormat, Shape, 32, 64, 128>;
   } else {
