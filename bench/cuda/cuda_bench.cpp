@@ -419,12 +419,14 @@ void run_all(Bench& bench) {
     bench_linear(bench, format, 12288, 6144, {1, 2, 4, 8});
     bench_linear(bench, format, 2048, 6144, {1, 8});
     bench_linear(bench, format, 6144, 16384, {1, 8});
-    bench_linear(bench, format, 12288, 6144, {64, 512, 4096});
+    bench_linear(bench, format, 12288, 6144, {16, 32, 64, 128, 256, 512, 4096});
+    bench_linear(bench, format, 2048, 6144, {16, 64, 512, 4096});
   }
   bench_linear(bench, F::nvfp4, 12288, 6144, {1, 8, 512}, Precision::exact);
   bench_experts(bench, F::nvfp4, 2048, 6144, Rows::by_token, {1, 2, 4, 8, 64});
   bench_experts(bench, F::nvfp4, 6144, 2048, Rows::by_slot, {1, 2, 4, 8, 64});
-  bench_experts(bench, F::nvfp4, 2048, 6144, Rows::by_token, {512, 4096});
+  bench_experts(bench, F::nvfp4, 2048, 6144, Rows::by_token, {128, 256, 512, 1024, 4096});
+  bench_experts(bench, F::nvfp4, 6144, 2048, Rows::by_slot, {128, 256, 512, 1024, 4096});
   for (const std::int64_t tokens : {1, 4, 8, 64, 256}) bench_attend(bench, tokens, 32768, 2048);
   bench_attend(bench, 1, 32768, 2048, 8);
   for (const std::int64_t tokens : {1, 8, 64}) bench_index(bench, tokens, 32768);

@@ -35,6 +35,12 @@ std::int64_t some_first_row(Random& random) { return random.one_of<std::int64_t>
 
 std::int64_t some_tokens(Random& random) { return random.one_of<std::int64_t>({1, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 18, 37, 40}); }
 
+// Formats that tiles of many tokens have kernels of their own for; the reference takes long for so many.
+bool has_matrix_kernels(QuantFormat format) {
+  using F = QuantFormat;
+  return format == F::bf16 || format == F::nvfp4 || format == F::fp8_channel || format == F::fp8_block;
+}
+
 bool same_bits(const float* a, const float* b, std::int64_t count) {
   return std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(float)) == 0;
 }
@@ -88,6 +94,20 @@ TEST(Linear, MatchesReferenceOnWholeTiles) {
     for (const std::int64_t cols : {128, 512, 640, 2048, 2176}) {
       for (const std::int64_t tokens : {1, 2, 8, 9, 64}) {
         const std::int64_t rows = random.one_of<std::int64_t>({1, 15, 16, 17, 100});
+        expect_matches_reference(kernel, {key.format, tokens, rows, cols, random, some_first_row(random)}, key.precision, 2);
+      }
+    }
+  });
+}
+
+// More tokens than a tile has, and about as many: also a weight whose columns are shared out, as it has few rows.
+TEST(Linear, MatchesReferenceOnManyTokens) {
+  for_each_kernel<LinearArgs>([](const Kernel<LinearArgs>& kernel, const Key& key) {
+    if (key.precision == Precision::exact || !has_matrix_kernels(key.format)) return;
+    Random random(24);
+    for (const std::int64_t cols : {192, 640, 2176}) {
+      for (const std::int64_t tokens : {17, 65, 333}) {
+        const std::int64_t rows = cols == 640 && tokens < 333 ? 200 : random.one_of<std::int64_t>({1, 15, 17});
         expect_matches_reference(kernel, {key.format, tokens, rows, cols, random, some_first_row(random)}, key.precision, 2);
       }
     }
@@ -331,6 +351,33 @@ TEST(LinearExperts, MatchesReferenceOnWholeTiles) {
       for (const std::int64_t tokens : {1, 2, 11}) {
         for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
           const ExpertsCase c(key.format, 9, tokens, 3, random.one_of<std::int64_t>({1, 16, 33}), cols, rows, uneven, random);
+          SCOPED_TRACE(c.x->shape.to_string() + " -> " + c.y->shape.to_string());
+          const LinearExpertsArgs args = c.args(key.precision);
+          reference(args);
+          const Floats expected = values_of(*c.y);
+          run_kernel(kernel, args, 2);
+          expect_close(*c.y, expected, experts_magnitudes(args), linear_tolerance(key.precision, cols), cols);
+          EXPECT_TRUE(c.y.untouched_around());
+        }
+      }
+    }
+  });
+}
+
+// Experts with more slots than a tile has, with about as many, with few, and with none.
+TEST(LinearExperts, MatchesReferenceOnManyTokens) {
+  for_each_kernel<LinearExpertsArgs>([](const Kernel<LinearExpertsArgs>& kernel, const Key& key) {
+    if (key.precision == Precision::exact || !has_matrix_kernels(key.format)) return;
+    Random random(25);
+    const ExpertsCase::Choose uneven = [](std::int64_t token, std::int64_t rank) {
+      return rank == 0 ? 5 : token % 3 == 0 ? 1 : token % 16 == 1 ? 3 : token % 40 == 2 ? 4 : 6;
+    };
+    for (const std::int64_t cols : {192, 640}) {
+      for (const std::int64_t tokens : {24, 330}) {
+        for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
+          if (tokens == 330 && (cols == 640) == (rows == LinearExpertsArgs::Rows::by_token)) continue;
+          const ExpertsCase c(key.format, 8, tokens, 2, tokens == 24 ? 65 : random.one_of<std::int64_t>({1, 15, 17}), cols, rows, uneven,
+                              random);
           SCOPED_TRACE(c.x->shape.to_string() + " -> " + c.y->shape.to_string());
           const LinearExpertsArgs args = c.args(key.precision);
           reference(args);

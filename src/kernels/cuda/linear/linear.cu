@@ -79,16 +79,51 @@ void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
   run_linear_experts_mma(args, lane);
 }
 
+// What these are not for goes the other ways.
+Support supports_wgmma(const Key& key, const DeviceInfo& device) {
+  if (device.cuda.major != 9 || device.cuda.minor != 0) return {.yes = false, .reason = "needs compute capability 9.0"};
+  Support support = supports_stream(key, device);
+  if (!support.yes) return support;
+  return supports_portable(device, std::max(support.shared_bytes, wgmma_shared_bytes(key.format)));
+}
+
+// Measured (bench/results): below, the others are as quick or quicker.
+constexpr std::int64_t kWgmmaTokens = 16;
+constexpr std::int64_t kWgmmaSlots = 4;  // an expert, on average
+
+bool is_wgmma(const LinearArgs& args) { return args.x.dim(0) >= kWgmmaTokens && fits_wgmma(args.w); }
+bool is_wgmma(const LinearExpertsArgs& args) {
+  return args.y.dim(0) >= kWgmmaSlots * std::ssize(args.experts) && fits_wgmma(args.experts.front());
+}
+
+std::int64_t linear_wgmma_workspace_of(const LinearArgs& args, int threads) {
+  return is_wgmma(args) ? linear_wgmma_workspace(args) : linear_stream_workspace_of(args, threads);
+}
+std::int64_t experts_wgmma_workspace_of(const LinearExpertsArgs& args, int threads) {
+  return is_wgmma(args) ? linear_wgmma_workspace(args) : experts_stream_workspace_of(args, threads);
+}
+
+void run_linear_or_wgmma(const LinearArgs& args, Lane& lane) {
+  if (is_wgmma(args)) return run_linear_wgmma(args, lane);
+  run_linear_or_stream(args, lane);
+}
+void run_experts_or_wgmma(const LinearExpertsArgs& args, Lane& lane) {
+  if (is_wgmma(args)) return run_linear_wgmma(args, lane);
+  run_experts_or_stream(args, lane);
+}
+
 }  // namespace
 
 std::vector<Kernel<LinearArgs>> linear_kernels() {
-  return {{"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream},
+  return {{"linear.wgmma.cuda", supports_wgmma, linear_wgmma_workspace_of, run_linear_or_wgmma},
+          {"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream},
           {"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma},
           linear_generic()};
 }
 
 std::vector<Kernel<LinearExpertsArgs>> linear_experts_kernels() {
-  return {{"linear_experts.stream.cuda", supports_stream, experts_stream_workspace_of, run_experts_or_stream},
+  return {{"linear_experts.wgmma.cuda", supports_wgmma, experts_wgmma_workspace_of, run_experts_or_wgmma},
+          {"linear_experts.stream.cuda", supports_stream, experts_stream_workspace_of, run_experts_or_stream},
           {"linear_experts.mma.cuda", supports_mma, linear_experts_workspace, run_linear_experts_mma},
           linear_experts_generic()};
 }

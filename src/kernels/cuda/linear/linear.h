@@ -36,6 +36,14 @@ std::int64_t linear_experts_many_workspace(const LinearExpertsArgs& args);
 void run_linear_experts_many(const LinearExpertsArgs& args, Lane& lane);
 std::int64_t many_rows_shared_bytes(const Key& key);  // of both; 0: never called for this
 
+// For many tokens, `fast`, where fits_wgmma(): for compute capability 9.0.
+bool fits_wgmma(const Weight& w);
+std::int64_t linear_wgmma_workspace(const LinearArgs& args);
+std::int64_t linear_wgmma_workspace(const LinearExpertsArgs& args);
+void run_linear_wgmma(const LinearArgs& args, Lane& lane);
+void run_linear_wgmma(const LinearExpertsArgs& args, Lane& lane);
+std::int64_t wgmma_shared_bytes(QuantFormat format);  // of both, at most
+
 // Best first.
 std::vector<Kernel<LinearArgs>> linear_kernels();
 std::vector<Kernel<LinearExpertsArgs>> linear_experts_kernels();
