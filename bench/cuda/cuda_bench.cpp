@@ -275,14 +275,18 @@ void bench_experts(Bench& bench, QuantFormat format, std::int64_t rows, std::int
   }
 }
 
-// A pool of pages in order; tokens stand at the end of sequences of their own if there are few, else one after the other in one.
+// A pool of pages in order; tokens stand at the end of sequences of their own if there are few (a batch of decode steps), else one after
+// the other in one.
+constexpr std::int64_t kMostSequences = 128;
+std::int64_t sequences_of(std::int64_t tokens) { return tokens <= kMostSequences ? tokens : 1; }
+
 struct CacheCase {
   CacheView view;
   TokenPlaces places;
 };
 
 CacheCase make_cache(Memory& memory, DType dtype, std::int64_t width, std::int64_t tokens, std::int64_t context) {
-  const std::int64_t sequences = tokens <= 16 ? tokens : 1, pages = (context + kPageTokens - 1) / kPageTokens;
+  const std::int64_t sequences = sequences_of(tokens), pages = (context + kPageTokens - 1) / kPageTokens;
   CacheView view{.row_elements = width, .dtype = dtype, .quantised_elements = width >= 512 ? 512 : width};
   view.page_bytes = kPageTokens * view.row_bytes();
   view.base = memory.take(sequences * pages * view.page_bytes);
@@ -320,7 +324,7 @@ void bench_attend(Bench& bench, std::int64_t tokens, std::int64_t context, std::
                         .y = memory.floats({tokens, heads, 512})};
   if (top_k > 0) args.selection = {.counts = memory.ints({tokens}, counts), .positions = memory.ints({tokens, top_k}, selected)};
   const std::int64_t attended = top_k > 0 ? top_k : context;
-  const double rows = static_cast<double>(tokens <= 16 ? tokens * attended : std::min(tokens * attended, context));
+  const double rows = static_cast<double>(sequences_of(tokens) > 1 ? tokens * attended : std::min(tokens * attended, context));
   measure(
       bench,
       std::to_string(tokens) + " tokens, " + std::to_string(heads) + " heads, " + std::to_string(attended) + " keys of " +
@@ -339,7 +343,7 @@ void bench_index(Bench& bench, std::int64_t tokens, std::int64_t context) {
                              .keys = c.view,
                              .max_context = context,
                              .selection = {.counts = memory.ints({tokens}, {}), .positions = memory.ints({tokens, 2048}, {})}};
-  const double sequences = tokens <= 16 ? static_cast<double>(tokens) : 1;
+  const auto sequences = static_cast<double>(sequences_of(tokens));
   measure(bench, std::to_string(tokens) + " tokens, context " + std::to_string(context), std::vector<IndexSelectArgs>{args},
           {sequences * static_cast<double>(context) * 256, static_cast<double>(tokens * context) * 32 * 128});
 }
