@@ -348,6 +348,33 @@ void bench_index(Bench& bench, std::int64_t tokens, std::int64_t context) {
           {sequences * static_cast<double>(context) * 256, static_cast<double>(tokens * context) * 32 * 128});
 }
 
+// What is rotated and stored before attention: 32 heads of the indexer beside `heads` of MLA.
+void bench_rotate(Bench& bench, std::int64_t tokens, std::int64_t heads) {
+  Memory memory;
+  const CacheCase latent = make_cache(memory, DType::bf16, 576, tokens, 128), keys = make_cache(memory, DType::bf16, 128, tokens, 128);
+  const RotateAndStoreArgs args{.cosine = memory.floats({tokens, 32}),
+                                .sine = memory.floats({tokens, 32}),
+                                .places = latent.places,
+                                .q = memory.floats({tokens, heads, 256}),
+                                .first = 192,
+                                .kv = memory.floats({tokens, 576}),
+                                .latent_weight = memory.floats({512}),
+                                .latent_epsilon = 1e-6f,
+                                .latent = latent.view,
+                                .index_q = memory.floats({tokens, 32, 128}),
+                                .k = memory.floats({tokens, 128}),
+                                .k_weight = memory.floats({128}),
+                                .k_bias = memory.floats({128}),
+                                .k_epsilon = 1e-6f,
+                                .index_keys = keys.view};
+  const std::string count = std::to_string(tokens) + " x ";
+  measure(bench, count + "all", std::vector<RotateAndStoreArgs>{args}, {cost(args).bytes, 0});
+  measure(bench, count + std::to_string(heads) + " heads", std::vector<RopeHeadsArgs>{args.queries()}, {cost(args.queries()).bytes, 0});
+  measure(bench, count + "32 heads", std::vector<RopeHeadsArgs>{args.index_queries()}, {cost(args.index_queries()).bytes, 0});
+  measure(bench, count + "576", std::vector<StoreLatentArgs>{args.store_latent()}, {cost(args.store_latent()).bytes, 0});
+  measure(bench, count + "128", std::vector<StoreIndexKeyArgs>{args.store_index_key()}, {cost(args.store_index_key()).bytes, 0});
+}
+
 // Of `width` columns, with `heads` of MLA and experts of `inner` columns.
 void bench_rows(Bench& bench, std::int64_t tokens, std::int64_t heads = 64, std::int64_t inner = 2048) {
   constexpr std::int64_t kWidth = 6144, kTopK = 8;
@@ -403,6 +430,7 @@ void run_rank(Bench& bench) {
   for (const std::int64_t tokens : {64, 128}) bench_index(bench, tokens, 8192);
   for (const std::int64_t tokens : {8, 64, 128}) bench_attend(bench, tokens, 8192, 2048, 8);
   for (const std::int64_t tokens : {1, 8, 128}) bench_rows(bench, tokens, 8, 256);
+  for (const std::int64_t tokens : {1, 8, 64}) bench_rotate(bench, tokens, 8);
   bench_experts(bench, F::nvfp4, 256, 6144, Rows::by_token, batches);
   bench_experts(bench, F::nvfp4, 6144, 256, Rows::by_slot, batches);
   for (const F format : {F::nvfp4, F::bf16}) {
