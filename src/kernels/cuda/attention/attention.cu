@@ -25,28 +25,15 @@ void run_gather(const AttendLatentArgs& args, Lane& lane) {
   run_attend_latent_gather(args, lane);
 }
 
-Support supports_clusters(const Key&, const DeviceInfo& device) {
-  if (device.cuda.major != 9) return {.yes = false, .reason = "needs clusters of sixteen blocks, which compute capability 9.0 has"};
-  return supports_portable(device, latent_clusters_shared_bytes());
-}
-
-void run_clusters(const AttendLatentArgs& args, Lane& lane) {
-  if (!fits_latent_clusters(args)) return run_gather(args, lane);
-  run_attend_latent_clusters(args, lane);
-}
-
 }  // namespace
 
 std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels() {
-  return {{"attend_latent.clusters.cuda", supports_clusters, gather_workspace, run_clusters},
-          {"attend_latent.gather.cuda", supports_any<kPortableSharedBytes>, gather_workspace, run_gather},
+  return {{"attend_latent.gather.cuda", supports_any<kPortableSharedBytes>, gather_workspace, run_gather},
           {"attend_latent.mma.at_once.cuda", supports_any<kPortableSharedBytes>, latent_workspace, run_latent<combine_pieces_at_once>},
           {"attend_latent.mma.cuda", supports_any<kPortableSharedBytes>, latent_workspace, run_latent<combine_pieces>},
           attend_latent_generic()};
 }
 std::vector<Kernel<AttendGroupedArgs>> attend_grouped_kernels() { return {attend_grouped_generic()}; }
-std::vector<Kernel<IndexSelectArgs>> index_select_kernels() {
-  return {index_select_clusters(), index_select_split(), index_select_generic()};
-}
+std::vector<Kernel<IndexSelectArgs>> index_select_kernels() { return {index_select_split(), index_select_generic()}; }
 
 }  // namespace reckoner::cuda

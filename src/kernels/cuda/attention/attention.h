@@ -15,22 +15,16 @@ Kernel<IndexSelectArgs> index_select_generic();
 
 // Where fits_index_mma() a few launches over many blocks; else as the generic one.
 Kernel<IndexSelectArgs> index_select_split();
-// The same in two launches, where there are clusters of sixteen blocks and at most kMostClusterScores positions; else as the split one.
-Kernel<IndexSelectArgs> index_select_clusters();
 
 // For BF16 rows of 512 + 64 elements.
 bool fits_latent_mma(const AttendLatentArgs& args);
 std::int64_t latent_mma_workspace(const AttendLatentArgs& args);
 void run_attend_latent_mma(const AttendLatentArgs& args, CombinePieces* combine, Lane& lane);
 
-// For BF16 rows of 512 + 64 elements and at most eight heads. With clusters (the device must have room for sixteen blocks of so much
-// shared memory) nothing goes through the workspace; for at most 2048 attended keys.
+// For BF16 rows of 512 + 64 elements and at most eight heads.
 bool fits_latent_gather(const AttendLatentArgs& args);
 std::int64_t latent_gather_workspace(const AttendLatentArgs& args);
 void run_attend_latent_gather(const AttendLatentArgs& args, Lane& lane);
-std::int64_t latent_clusters_shared_bytes();
-bool fits_latent_clusters(const AttendLatentArgs& args);
-void run_attend_latent_clusters(const AttendLatentArgs& args, Lane& lane);
 
 // Best first.
 std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels();

@@ -1,5 +1,5 @@
 // A radix select whose passes are launches: what one pass counts, every block of the next one reads. All counts are integers, so the order
-// in which they are added does not show. Up to kOneBlock scores stay in the registers of a single block.
+// in which they are added does not show.
 #include "kernels/cuda/attention/select_split.cuh"
 
 #include "kernels/cuda/attention/select_parts.cuh"
@@ -11,12 +11,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kEach = kSelectChunk / kThreads;  // neighbouring scores
 static_assert(kEach == kOrdersOfLoad);
-
-constexpr int kLargeThreads = 1024;
-constexpr int kLargeEach = 8;
-constexpr std::int64_t kOneBlock = kLargeEach * kLargeThreads;
-
-// ---- many blocks ----
 
 // Counts the second digit of those with the first.
 __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) {
@@ -30,8 +24,8 @@ __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) 
   std::uint32_t orders[kEach];
   load_orders(args.orders + token * args.stride + first, orders);
   for (int i = thread; i < kSecondDigits; i += kThreads) histogram[i] = 0;
-  std::int32_t* digits = args.digits + token * kAllDigits;
-  const Reached reached = find_digit<kThreads, kFirstDigits>(digits, args.top_k, shared);
+  std::int32_t* digits = args.digits + token * kLaterDigits;
+  const Reached reached = find_digit<kThreads, kFirstDigits>(args.first_digits + token * kFirstDigits, args.top_k, shared);
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i < context && orders[i] >> kFirstShift == reached.digits)
@@ -39,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) 
   }
   __syncthreads();
   for (int i = thread; i < kSecondDigits; i += kThreads) {
-    if (histogram[i] != 0) atomicAdd(&digits[kFirstDigits + i], histogram[i]);
+    if (histogram[i] != 0) atomicAdd(&digits[i], histogram[i]);
   }
   if (blockIdx.x == 0 && thread == 0) args.reached[token * 2] = reached;
 }
@@ -56,9 +50,12 @@ __global__ void __launch_bounds__(kThreads) third_digit_kernel(Selecting args) {
   std::uint32_t orders[kEach];
   load_orders(args.orders + token * args.stride + first, orders);
   for (int i = thread; i < kThirdDigits; i += kThreads) histogram[i] = 0;
-  std::int32_t* digits = args.digits + token * kAllDigits;
+  std::int32_t* digits = args.digits + token * kLaterDigits;
+  if (blockIdx.x == 0) {
+    for (int i = thread; i < kFirstDigits; i += kThreads) args.first_digits[token * kFirstDigits + i] = 0;
+  }
   const Reached one = args.reached[token * 2];
-  Reached reached = find_digit<kThreads, kSecondDigits>(digits + kFirstDigits, one.wanted, shared);
+  Reached reached = find_digit<kThreads, kSecondDigits>(digits, one.wanted, shared);
   reached.digits |= one.digits << (kFirstShift - kSecondShift);
   int above = 0, alike = 0;
 #pragma unroll
@@ -72,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) third_digit_kernel(Selecting args) {
   }
   __syncthreads();
   for (int i = thread; i < kThirdDigits; i += kThreads) {
-    if (histogram[i] != 0) atomicAdd(&digits[kFirstDigits + kSecondDigits + i], histogram[i]);
+    if (histogram[i] != 0) atomicAdd(&digits[kSecondDigits + i], histogram[i]);
   }
   const int counted = block_sum<kThreads>(above | alike << 16, shared.of_warp);  // both at most 1024
   if (thread != 0) return;
@@ -93,9 +90,9 @@ __global__ void __launch_bounds__(kThreads, 4) emit_kernel(Selecting args) {
   const std::uint32_t* all = args.orders + token * args.stride;
   std::uint32_t orders[kEach];
   load_orders(all + first, orders);
-  const std::int32_t* digits = args.digits + token * kAllDigits;
+  const std::int32_t* digits = args.digits + token * kLaterDigits;
   const Reached two = args.reached[token * 2 + 1];
-  Reached threshold = find_digit<kThreads, kThirdDigits>(digits + kFirstDigits + kSecondDigits, two.wanted, shared);
+  Reached threshold = find_digit<kThreads, kThirdDigits>(digits + kSecondDigits, two.wanted, shared);
   threshold.digits |= two.digits << kSecondShift;
   // Chunks with orders whose first two digits are the threshold's are few, unless many scores are equal: they are counted again.
   int above = 0, ties = 0;
@@ -128,49 +125,6 @@ __global__ void __launch_bounds__(kThreads, 4) emit_kernel(Selecting args) {
   if (chunk == 0 && thread == 0) args.counts[token] = args.top_k;
 }
 
-// ---- one block ----
-
-__global__ void __launch_bounds__(kLargeThreads) select_one_block_kernel(Selecting args) {
-  begin_kernel();
-  __shared__ std::int32_t histogram[kSecondDigits];
-  __shared__ SharedReached shared;
-  const std::int64_t token = blockIdx.x;
-  const int thread = static_cast<int>(threadIdx.x), first = thread * kLargeEach;
-  const int context = args.positions[token] + 1;
-  if (context <= args.top_k) return select_all(args, token, 0, context, context);
-  std::uint32_t orders[kLargeEach];
-#pragma unroll
-  for (int i = 0; i < kLargeEach; i += kEach) {
-    std::uint32_t four[kEach] = {};
-    if (first + i < context) load_orders(args.orders + token * args.stride + first + i, four);
-#pragma unroll
-    for (int j = 0; j < kEach; ++j) orders[i + j] = four[j];
-  }
-  for (int i = thread; i < kSecondDigits; i += kLargeThreads) histogram[i] = 0;
-  const Reached one = find_digit<kLargeThreads, kFirstDigits>(args.digits + token * kAllDigits, args.top_k, shared);
-#pragma unroll
-  for (int i = 0; i < kLargeEach; ++i) {
-    if (first + i < context && orders[i] >> kFirstShift == one.digits)
-      atomicAdd(&histogram[orders[i] >> kSecondShift & (kSecondDigits - 1)], 1);
-  }
-  __syncthreads();
-  Reached two = find_digit<kLargeThreads, kSecondDigits>(histogram, one.wanted, shared);
-  two.digits |= one.digits << (kFirstShift - kSecondShift);
-  for (int i = thread; i < kThirdDigits; i += kLargeThreads) histogram[i] = 0;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kLargeEach; ++i) {
-    if (first + i < context && orders[i] >> kSecondShift == two.digits) atomicAdd(&histogram[orders[i] & (kThirdDigits - 1)], 1);
-  }
-  __syncthreads();
-  Reached threshold = find_digit<kLargeThreads, kThirdDigits>(histogram, two.wanted, shared);
-  threshold.digits |= two.digits << kSecondShift;
-  int total;
-  const int before = sum_before<kLargeThreads>(count_orders(orders, first, context, threshold.digits), shared.of_warp, total);
-  emit(orders, first, context, threshold, before & 0xffff, before >> 16, args.selected + token * args.top_k);
-  if (thread == 0) args.counts[token] = args.top_k;
-}
-
 }  // namespace
 
 void select_split(const Selecting& selecting, std::int64_t tokens, std::int64_t max_context, cudaStream_t stream) {
@@ -178,8 +132,6 @@ void select_split(const Selecting& selecting, std::int64_t tokens, std::int64_t 
   const dim3 grid(blocks_for(max_context, kSelectChunk), rows);
   if (max_context <= selecting.top_k) {
     launch(emit_kernel, grid, kThreads, 0, stream, selecting);
-  } else if (max_context <= kOneBlock) {
-    launch(select_one_block_kernel, rows, kLargeThreads, 0, stream, selecting);
   } else {
     launch(second_digit_kernel, grid, kThreads, 0, stream, selecting);
     launch(third_digit_kernel, grid, kThreads, 0, stream, selecting);
