@@ -296,60 +296,57 @@ __global__ void __launch_bounds__(kThreads, 2)
 }
 
 constexpr int kCombineThreads = 128;  // a column each
-static_assert(kMostPieces == 64, "a lane has two pieces");
+constexpr int kAtOnce = 32;           // of what blocks left, that a thread has under way
+static_assert(kMostPieces == 2 * kAtOnce && kAtOnce % kUnitsOfMany == 0, "a lane has two pieces");
 
-// Adds up what the blocks left, in their order, but eight units first: `part(s)` of s < parts, which may be read of s < blocks. Lane l has
-// the factors of l and of l + 32.
-template <class Part>
-__device__ float fold(int parts, int blocks, int units_each, const float (&factors)[2], const Part& part) {
-  float sum = 0;
-#pragma unroll 4
-  for (int first = 0; first < blocks; first += kUnitsOfMany) {
-    float some[kUnitsOfMany];
-#pragma unroll
-    for (int i = 0; i < kUnitsOfMany; ++i) some[i] = part(min(first + i, blocks - 1));
-    float units = 0;
-#pragma unroll
-    for (int i = 0; i < kUnitsOfMany; ++i) {
-      const float factor = __shfl_sync(kAllLanes, first + i < 32 ? factors[0] : factors[1], (first + i) % 32);
-      const float one = first + i < parts ? some[i] * factor : 0.0f;  // what is read beyond may be anything
-      if (units_each == 1) {
-        units += one;
-      } else {
-        sum += one;
-      }
-    }
-    sum += units;
-  }
-  return sum;
-}
-
-// Grid: heads, tokens, parts of the columns.
+// Grid: heads, tokens, parts of the columns. Adds up what the blocks left, in their order, but eight units first. kUnits: a block is one.
+template <bool kUnits>
 __global__ void __launch_bounds__(kCombineThreads)
     combine_units_kernel(const __grid_constant__ Gather args, const __grid_constant__ Partials partials, int blocks) {
   begin_kernel();
+  constexpr int kLoads = kUnits ? kAtOnce : kMostPieces / kUnitsOfMany;
+  __shared__ __align__(16) float2 shared[kMostPieces];  // factors, weights
   const std::int64_t head = blockIdx.x, token = blockIdx.y;
-  const int column = static_cast<int>(blockIdx.z) * kCombineThreads + static_cast<int>(threadIdx.x);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, column = static_cast<int>(blockIdx.z) * kCombineThreads + thread;
   const std::int64_t first = (token * args.heads + head) * blocks;
-  float maxima[2], weights[2], factors[2];
+  const float* at = partials.sums + first * kLatent + column;
+  float values[kLoads];
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int s = min(lane + 32 * i, blocks - 1);
-    maxima[i] = partials.maxima[first + s];
-    weights[i] = partials.weights[first + s];
-  }
+  for (int i = 0; i < kLoads; ++i) values[i] = i < blocks ? at[i * kLatent] : 0.0f;
+  float maxima[2], weight = 0;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) maxima[i] = lane + 32 * i < blocks ? partials.maxima[first + lane + 32 * i] : -INFINITY;
+  if (thread < blocks) weight = partials.weights[first + thread];
   const int count = args.counts != nullptr ? args.counts[token] : args.cache.positions[token] + 1;
   const int block_keys = args.units_each * args.unit_keys, parts = min((count + block_keys - 1) / block_keys, blocks);
 #pragma unroll
-  for (int i = 0; i < 2; ++i) maxima[i] = lane + 32 * i < parts ? maxima[i] : -INFINITY;
+  for (int i = 0; i < 2; ++i) maxima[i] = lane + 32 * i < parts ? maxima[i] : -INFINITY;  // beyond may stand anything
   const float largest = warp_max(fmaxf(maxima[0], maxima[1]));
+  if (thread < kMostPieces) {
+    const float factor = thread < parts ? power_of_two((thread < 32 ? maxima[0] : maxima[1]) - largest) : 0.0f;
+    shared[thread] = make_float2(factor, thread < parts ? weight * factor : 0.0f);
+  }
+  __syncthreads();
+  float sum = 0, all = 0;
+  for (int begin = 0; begin < parts; begin += kLoads) {
+    if (begin > 0) {
 #pragma unroll
-  for (int i = 0; i < 2; ++i) factors[i] = power_of_two(maxima[i] - largest);
-  const float* at = partials.sums + first * kLatent + column;
-  const float sum = fold(parts, blocks, args.units_each, factors, [&](int s) { return at[std::int64_t{s} * kLatent]; });
-  const float all = fold(parts, blocks, args.units_each, factors,
-                         [&](int s) { return __shfl_sync(kAllLanes, s < 32 ? weights[0] : weights[1], s % 32); });
+      for (int i = 0; i < kLoads; ++i) values[i] = begin + i < parts ? at[std::int64_t{begin + i} * kLatent] : 0.0f;
+    }
+    constexpr int kInner = kUnits ? kUnitsOfMany : 1;
+#pragma unroll
+    for (int i = 0; i < kLoads; i += kInner) {
+      float units = 0, weights = 0;
+#pragma unroll
+      for (int j = 0; j < kInner; ++j) {
+        const float2 own = shared[begin + i + j];
+        units += begin + i + j < parts ? values[i + j] * own.x : 0.0f;
+        weights += own.y;
+      }
+      sum += units;
+      all += weights;
+    }
+  }
   args.y[(token * args.heads + head) * kLatent + column] = parts == 0 ? 0.0f : sum / all;
 }
 
@@ -407,8 +404,9 @@ void run_attend_latent_gather(const AttendLatentArgs& args, Lane& lane) {
     const auto some = static_cast<unsigned>(std::min(at_once, tokens - first));
     launch(attend_latent_gather_kernel, dim3(static_cast<unsigned>(split.pieces), some), kThreads, sizeof(Shared), stream_of(lane), gather,
            partials);
-    launch(combine_units_kernel, dim3(static_cast<unsigned>(heads), some, kLatent / kCombineThreads), kCombineThreads, 0, stream_of(lane),
-           gather, partials, static_cast<int>(split.pieces));
+    launch(gather.units_each == 1 ? combine_units_kernel<true> : combine_units_kernel<false>,
+           dim3(static_cast<unsigned>(heads), some, kLatent / kCombineThreads), kCombineThreads, 0, stream_of(lane), gather, partials,
+           static_cast<int>(split.pieces));
     gather.q += some * heads * kWidth;
     gather.y += some * heads * kLatent;
     gather.cache.table += some * gather.cache.table_width;

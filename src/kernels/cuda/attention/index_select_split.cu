@@ -89,6 +89,17 @@ __device__ void score_keys(const uint4 (&keys)[4][4], const uint4* q, const floa
   }
 }
 
+constexpr int kAhead = 4;  // pieces of the queries that a thread loads at once: all of 32 heads
+
+__device__ void load_query(const Scoring& args, std::int64_t token, int begin, int pieces, float4 (&query)[kAhead][2]) {
+  const auto* from = reinterpret_cast<const float4*>(args.q + token * pieces * 8);
+#pragma unroll
+  for (int j = 0; j < kAhead; ++j) {
+    const int i = begin + j * kThreads;
+    if (i < pieces) query[j][0] = from[2 * i], query[j][1] = from[2 * i + 1];
+  }
+}
+
 // kCounts: of the scores' first digits; the later ones are cleared.
 template <bool kCounts>
 __global__ void __launch_bounds__(kThreads, 4) index_scores_split_kernel(const __grid_constant__ Scoring args) {
@@ -100,23 +111,29 @@ __global__ void __launch_bounds__(kThreads, 4) index_scores_split_kernel(const _
   const Selecting& selecting = args.selecting;
   const std::int64_t token = blockIdx.y;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, pieces = args.heads * kPieces;
+  float4 query[kAhead][2];  // on its way before it is known where the token stands
+  load_query(args, token, thread, pieces, query);
   const int context = args.keys.positions[token] + 1, block_first = static_cast<int>(blockIdx.x) * args.block_keys;
   if (context <= selecting.top_k || block_first >= context) return;
   const int end = min(block_first + args.block_keys, context);
   int first = block_first + thread / 32 * kWarpKeys;
   uint4 keys[4][4];
   if (first < end) load_keys(args.keys, token, first, end, keys);
-  const auto* from = reinterpret_cast<const float4*>(args.q + token * args.heads * kDim);
-#pragma unroll 2
-  for (int i = thread; i < pieces; i += kThreads) {
-    const float4 low = from[2 * i], high = from[2 * i + 1];
-    uint4 parts[kParts];
-    round_parts(low.x, low.y, parts[0].x, parts[1].x);
-    round_parts(low.z, low.w, parts[0].y, parts[1].y);
-    round_parts(high.x, high.y, parts[0].z, parts[1].z);
-    round_parts(high.z, high.w, parts[0].w, parts[1].w);
+  for (int begin = thread; begin < pieces; begin += kAhead * kThreads) {
+    if (begin != thread) load_query(args, token, begin, pieces, query);
 #pragma unroll
-    for (int part = 0; part < kParts; ++part) q[part * pieces + place_of(i / kPieces, i % kPieces)] = parts[part];
+    for (int j = 0; j < kAhead; ++j) {
+      const int i = begin + j * kThreads;
+      if (i >= pieces) continue;
+      const float4 low = query[j][0], high = query[j][1];
+      uint4 parts[kParts];
+      round_parts(low.x, low.y, parts[0].x, parts[1].x);
+      round_parts(low.z, low.w, parts[0].y, parts[1].y);
+      round_parts(high.x, high.y, parts[0].z, parts[1].z);
+      round_parts(high.z, high.w, parts[0].w, parts[1].w);
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) q[part * pieces + place_of(i / kPieces, i % kPieces)] = parts[part];
+    }
   }
   if constexpr (kCounts) {
     for (int i = thread; i < kFirstDigits / 4; i += kThreads) reinterpret_cast<int4*>(histogram)[i] = make_int4(0, 0, 0, 0);

@@ -11,11 +11,11 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kBins = 2048;
 constexpr int kMostListed = 1024;
 constexpr std::uint32_t kLowest = 0x007fffffu;  // order_of(-infinity)
-static_assert(kThreads * 16 == kMostBinScores);
+static_assert(kThreads * 16 == kMostBinScores && kMostListed == kThreads);
 
 struct Shared {
   int bins[kBins];
-  std::uint32_t list[kMostListed];  // what is in the bin of the threshold
+  alignas(16) std::uint32_t list[kMostListed];  // what is in the bin of the threshold, then zeros
   int listed;
   int of_warp[kWarps];
   std::uint32_t low_of_warp[kWarps], high_of_warp[kWarps];
@@ -89,9 +89,10 @@ __device__ Reached find_threshold(const std::uint32_t (&orders)[kEach], int vali
   if (static_cast<int>(threadIdx.x) < count) {
     const std::uint32_t order = shared.list[threadIdx.x];
     int above = 0, alike = 0;
-    for (int i = 0; i < count; ++i) {
-      above += shared.list[i] > order;
-      alike += shared.list[i] == order;
+    for (int i = 0; i < count; i += 4) {
+      const uint4 four = reinterpret_cast<const uint4*>(shared.list)[i / 4];
+      above += (four.x > order) + (four.y > order) + (four.z > order) + (four.w > order);
+      alike += (four.x == order) + (four.y == order) + (four.z == order) + (four.w == order);
     }
     // All that are equal write the same.
     if (above < bin.wanted && bin.wanted <= above + alike) shared.threshold = {.digits = order, .wanted = bin.wanted - above};
@@ -119,6 +120,7 @@ __global__ void __launch_bounds__(kThreads, 1) select_bins_kernel(const __grid_c
     for (int j = 0; j < kOrdersOfLoad; ++j) orders[i + j] = four[j];
   }
   for (int i = thread; i < kBins; i += kThreads) shared.bins[i] = 0;
+  shared.list[thread] = 0;
   if (thread == 0) shared.listed = 0;
   const Bins bins = find_bins(orders, valid, shared);
 #pragma unroll

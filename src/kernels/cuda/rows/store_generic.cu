@@ -89,10 +89,16 @@ struct StoreLatent {
   DeviceCache cache;
 };
 
-// By a block; the row is put together in shared memory.
+constexpr int kAhead = 4;  // elements of a thread's weights that are on their way before the kernel ahead has ended: nobody writes them
+
+// By a block, which begins its kernel here; the row is put together in shared memory.
 __device__ void store_latent(const StoreLatent& args, std::int64_t token, float* row) {
   __shared__ float scratch[kThreads / 32];
-  const int width = args.cache.elements;
+  const int thread = static_cast<int>(threadIdx.x), width = args.cache.elements;
+  float weights[kAhead];
+#pragma unroll
+  for (int j = 0; j < kAhead; ++j) weights[j] = thread + j * kThreads < args.latent ? args.weight[thread + j * kThreads] : 0.0f;
+  begin_kernel();
   std::byte* const to = cache_row(args.cache, token, args.cache.positions[token]);
   float sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) {
@@ -100,14 +106,18 @@ __device__ void store_latent(const StoreLatent& args, std::int64_t token, float*
     if (i < args.latent) sum += row[i] * row[i];
   }
   const float inverse = 1.0f / sqrtf(block_sum<kThreads>(sum, scratch) / static_cast<float>(args.latent) + args.epsilon);
-  for (int i = static_cast<int>(threadIdx.x); i < args.latent; i += kThreads) row[i] = row[i] * inverse * args.weight[i];
+#pragma unroll
+  for (int j = 0; j < kAhead; ++j) {
+    const int i = thread + j * kThreads;
+    if (i < args.latent) row[i] = row[i] * inverse * weights[j];
+  }
+  for (int i = thread + kAhead * kThreads; i < args.latent; i += kThreads) row[i] = row[i] * inverse * args.weight[i];
   rotate_row(row + args.latent, args.rope, token);
   __syncthreads();
   store_cache_row(args.cache, to, row);
 }
 
 __global__ void __launch_bounds__(kThreads) store_latent_kernel(const __grid_constant__ StoreLatent args) {
-  begin_kernel();
   extern __shared__ float row[];  // [width]
   store_latent(args, blockIdx.x, row);
 }
@@ -140,10 +150,12 @@ struct StoreIndexKey {
   DeviceCache cache;
 };
 
-// In double, as the reference: a mean that is large against the spread would cost the digits that matter.
+// By a block, as store_latent(). In double, as the reference: a mean that is large against the spread would cost the digits that matter.
 __device__ void store_index_key(const StoreIndexKey& args, std::int64_t token, float* row) {
   __shared__ double scratch[kThreads / 32];
-  const int width = args.cache.elements;
+  const int thread = static_cast<int>(threadIdx.x), width = args.cache.elements;
+  const float weight = thread < width ? args.weight[thread] : 0.0f, bias = thread < width ? args.bias[thread] : 0.0f;
+  begin_kernel();
   std::byte* const to = cache_row(args.cache, token, args.cache.positions[token]);
   double sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) sum += row[i] = args.k[token * width + i];
@@ -152,7 +164,8 @@ __device__ void store_index_key(const StoreIndexKey& args, std::int64_t token, f
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) squares += (row[i] - mean) * (row[i] - mean);
   const double inverse = 1 / sqrt(block_sum<kThreads>(squares, scratch) / static_cast<double>(width) + args.epsilon);
   for (int i = static_cast<int>(threadIdx.x); i < width; i += kThreads) {
-    row[i] = __fadd_rn(__fmul_rn(static_cast<float>((row[i] - mean) * inverse), args.weight[i]), args.bias[i]);
+    const bool own = i == thread;
+    row[i] = __fadd_rn(__fmul_rn(static_cast<float>((row[i] - mean) * inverse), own ? weight : args.weight[i]), own ? bias : args.bias[i]);
   }
   __syncthreads();
   rotate_row(row, args.rope, token);
@@ -161,7 +174,6 @@ __device__ void store_index_key(const StoreIndexKey& args, std::int64_t token, f
 }
 
 __global__ void __launch_bounds__(kThreads) store_index_key_kernel(const __grid_constant__ StoreIndexKey args) {
-  begin_kernel();
   extern __shared__ float row[];  // [width]
   store_index_key(args, blockIdx.x, row);
 }
@@ -200,12 +212,12 @@ constexpr int kPairsOfBlock = 2 * kThreads;
 
 // Grid: tokens; what stores, then what rotates kPairsOfBlock pairs each.
 __global__ void __launch_bounds__(kThreads) rotate_and_store_kernel(const __grid_constant__ RotateAndStore args) {
-  begin_kernel();
   extern __shared__ float row[];  // [the wider of what is stored]
   const std::int64_t token = blockIdx.x;
   const int stores = args.heads[1].heads > 0 ? 2 : 1, job = static_cast<int>(blockIdx.y);
   if (job == 0) return store_latent(args.latent, token, row);
   if (job < stores) return store_index_key(args.key, token, row);
+  begin_kernel();
   const Rope& rope = args.latent.rope;
   const int pairs = static_cast<int>(rope.pairs);
 #pragma unroll
