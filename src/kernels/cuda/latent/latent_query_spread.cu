@@ -14,7 +14,6 @@ constexpr int kPieces = 8;  // of eight columns, a block
 constexpr int kColumns = kPieces * 8;
 constexpr int kSlices = kThreads / kPieces;  // of the weight's rows: each takes every 32nd
 constexpr int kWarps = kThreads / 32;
-constexpr int kAhead = 6;  // rows of a slice whose weights are loaded at once: all of a head with 192
 
 struct LatentShape {
   std::int64_t heads, head_rows;
@@ -23,6 +22,7 @@ struct LatentShape {
 
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 2) latent_query_spread_kernel(DeviceWeight w, const float* q, float* y, LatentShape shape) {
+  begin_kernel();
   __shared__ float partial[kWarps][kTokens][kColumns];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int piece = thread % kPieces, slice = thread / kPieces;
@@ -30,28 +30,17 @@ __global__ void __launch_bounds__(kThreads, 2) latent_query_spread_kernel(Device
   const int first_token = static_cast<int>(blockIdx.z) * kTokens, count = min(kTokens, shape.tokens - first_token);
   const std::int64_t q_width = shape.nope + shape.rope, y_width = w.cols + shape.rope;
   float sums[kTokens][8] = {};
-  float weights[kAhead][8];  // nobody writes them: the first are on their way before the kernel ahead has ended
-  const auto load = [&](int first) {
-#pragma unroll
-    for (int j = 0; j < kAhead; ++j) {
-      const int p = first + j * kSlices;
-      if (p < shape.nope && column < w.cols) load_eight<kFormat>(w, head * shape.head_rows + p, column, weights[j]);
-    }
-  };
-  load(slice);
-  begin_kernel();
-  for (int first = slice; first < shape.nope && column < w.cols; first += kAhead * kSlices) {
-    if (first != slice) load(first);
-#pragma unroll
-    for (int j = 0; j < kAhead; ++j) {
-      const int p = first + j * kSlices;
-      if (p >= shape.nope) continue;
+  if (column < w.cols) {
+#pragma unroll 4
+    for (int p = slice; p < shape.nope; p += kSlices) {
+      float weights[8];
+      load_eight<kFormat>(w, head * shape.head_rows + p, column, weights);
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
         if (t >= count) continue;
         const float element = q[((first_token + t) * shape.heads + head) * q_width + p];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) sums[t][i] = fmaf(element, weights[j][i], sums[t][i]);
+        for (int i = 0; i < 8; ++i) sums[t][i] = fmaf(element, weights[i], sums[t][i]);
       }
     }
   }

@@ -24,38 +24,23 @@ struct Rows {
 
 __device__ float4 sum_of(const float4& a, const float4& b) { return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w); }
 
-// Over the block, for every thread, with one barrier.
-__device__ float sum_of_block(float value, float* scratch) {
-  value = warp_sum(value);
-  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
-  __syncthreads();
-  float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll
-  for (int i = 0; i < kThreads / 128; ++i) sum = sum_of(sum, reinterpret_cast<const float4*>(scratch)[i]);
-  return (sum.x + sum.y) + (sum.z + sum.w);
-}
-
 // Thread i has the pieces i, i + kThreads and so on.
 template <int kOwn>
 __global__ void __launch_bounds__(kThreads) rms_norm_registers_kernel(Rows args) {
-  __shared__ __align__(16) float scratch[kThreads / 32];
+  begin_kernel();
+  __shared__ float scratch[kThreads / 32];
   const std::int64_t token = blockIdx.x;
   const int thread = static_cast<int>(threadIdx.x);
   float4* x = args.x + token * args.pieces;
   float4 values[kOwn], added[kOwn], weights[kOwn];
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) {  // nobody writes them: they are on their way before the kernel ahead has ended
-    const int piece = thread + i * kThreads;
-    weights[i] = piece < args.pieces ? args.weight[piece] : make_float4(0, 0, 0, 0);
-  }
-  begin_kernel();
-#pragma unroll
   for (int i = 0; i < kOwn; ++i) {
     const int piece = thread + i * kThreads;
-    values[i] = added[i] = make_float4(0, 0, 0, 0);
+    values[i] = added[i] = weights[i] = make_float4(0, 0, 0, 0);
     if (piece >= args.pieces) continue;
     values[i] = x[piece];
     if (args.add != nullptr) added[i] = args.add[token * args.pieces + piece];
+    weights[i] = args.weight[piece];
   }
   float sum = 0;
 #pragma unroll
@@ -63,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_registers_kernel(Rows args)
     if (args.add != nullptr) values[i] = sum_of(values[i], added[i]);
     sum += values[i].x * values[i].x + values[i].y * values[i].y + values[i].z * values[i].z + values[i].w * values[i].w;
   }
-  const float squares = sum_of_block(sum, scratch);
+  const float squares = block_sum<kThreads>(sum, scratch);
   const float mean = squares / static_cast<float>(args.pieces * 4);
   if (thread == 0) {
     if (args.first_bad != nullptr && !isfinite(squares) && args.first_bad[token] == Guard::kClean) args.first_bad[token] = args.place;
