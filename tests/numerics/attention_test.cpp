@@ -384,7 +384,7 @@ TEST(IndexSelect, ThePublishedShapes) {
 // all scores are equal.
 TEST(IndexSelect, LongContexts) {
   Random random(18);
-  for (const std::int64_t context : {1024, 8192, 8193, 16'384, 16'385, 20'001, 70'001, 131'073}) {
+  for (const std::int64_t context : {1024, 8192, 8193, 16'384, 16'385, 20'001, 70'001}) {
     const std::int64_t top_k = std::min(random.one_of<std::int64_t>({1, 64, 2048}), context);
     const std::vector<TokenCase> tokens = {{0, context - 1}, {0, context / 2}, {0, top_k - 1}, {0, 0}};
     const IndexCase c(8, 128, DType::bf16, top_k, {context}, tokens, Numbers::small_integers, random);
