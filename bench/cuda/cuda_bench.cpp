@@ -275,14 +275,18 @@ void bench_experts(Bench& bench, QuantFormat format, std::int64_t rows, std::int
   }
 }
 
-// A pool of pages in order; tokens stand at the end of sequences of their own if there are few, else one after the other in one.
+// A pool of pages in order; tokens stand at the end of sequences of their own if there are few (a batch of decode steps), else one after
+// the other in one.
+constexpr std::int64_t kMostSequences = 128;
+std::int64_t sequences_of(std::int64_t tokens) { return tokens <= kMostSequences ? tokens : 1; }
+
 struct CacheCase {
   CacheView view;
   TokenPlaces places;
 };
 
 CacheCase make_cache(Memory& memory, DType dtype, std::int64_t width, std::int64_t tokens, std::int64_t context) {
-  const std::int64_t sequences = tokens <= 16 ? tokens : 1, pages = (context + kPageTokens - 1) / kPageTokens;
+  const std::int64_t sequences = sequences_of(tokens), pages = (context + kPageTokens - 1) / kPageTokens;
   CacheView view{.row_elements = width, .dtype = dtype, .quantised_elements = width >= 512 ? 512 : width};
   view.page_bytes = kPageTokens * view.row_bytes();
   view.base = memory.take(sequences * pages * view.page_bytes);
@@ -320,7 +324,7 @@ void bench_attend(Bench& bench, std::int64_t tokens, std::int64_t context, std::
                         .y = memory.floats({tokens, heads, 512})};
   if (top_k > 0) args.selection = {.counts = memory.ints({tokens}, counts), .positions = memory.ints({tokens, top_k}, selected)};
   const std::int64_t attended = top_k > 0 ? top_k : context;
-  const double rows = static_cast<double>(tokens <= 16 ? tokens * attended : std::min(tokens * attended, context));
+  const double rows = static_cast<double>(sequences_of(tokens) > 1 ? tokens * attended : std::min(tokens * attended, context));
   measure(
       bench,
       std::to_string(tokens) + " tokens, " + std::to_string(heads) + " heads, " + std::to_string(attended) + " keys of " +
@@ -339,9 +343,36 @@ void bench_index(Bench& bench, std::int64_t tokens, std::int64_t context) {
                              .keys = c.view,
                              .max_context = context,
                              .selection = {.counts = memory.ints({tokens}, {}), .positions = memory.ints({tokens, 2048}, {})}};
-  const double sequences = tokens <= 16 ? static_cast<double>(tokens) : 1;
+  const auto sequences = static_cast<double>(sequences_of(tokens));
   measure(bench, std::to_string(tokens) + " tokens, context " + std::to_string(context), std::vector<IndexSelectArgs>{args},
           {sequences * static_cast<double>(context) * 256, static_cast<double>(tokens * context) * 32 * 128});
+}
+
+// What is rotated and stored before attention: 32 heads of the indexer beside `heads` of MLA.
+void bench_rotate(Bench& bench, std::int64_t tokens, std::int64_t heads) {
+  Memory memory;
+  const CacheCase latent = make_cache(memory, DType::bf16, 576, tokens, 128), keys = make_cache(memory, DType::bf16, 128, tokens, 128);
+  const RotateAndStoreArgs args{.cosine = memory.floats({tokens, 32}),
+                                .sine = memory.floats({tokens, 32}),
+                                .places = latent.places,
+                                .q = memory.floats({tokens, heads, 256}),
+                                .first = 192,
+                                .kv = memory.floats({tokens, 576}),
+                                .latent_weight = memory.floats({512}),
+                                .latent_epsilon = 1e-6f,
+                                .latent = latent.view,
+                                .index_q = memory.floats({tokens, 32, 128}),
+                                .k = memory.floats({tokens, 128}),
+                                .k_weight = memory.floats({128}),
+                                .k_bias = memory.floats({128}),
+                                .k_epsilon = 1e-6f,
+                                .index_keys = keys.view};
+  const std::string count = std::to_string(tokens) + " x ";
+  measure(bench, count + "all", std::vector<RotateAndStoreArgs>{args}, {cost(args).bytes, 0});
+  measure(bench, count + std::to_string(heads) + " heads", std::vector<RopeHeadsArgs>{args.queries()}, {cost(args.queries()).bytes, 0});
+  measure(bench, count + "32 heads", std::vector<RopeHeadsArgs>{args.index_queries()}, {cost(args.index_queries()).bytes, 0});
+  measure(bench, count + "576", std::vector<StoreLatentArgs>{args.store_latent()}, {cost(args.store_latent()).bytes, 0});
+  measure(bench, count + "128", std::vector<StoreIndexKeyArgs>{args.store_index_key()}, {cost(args.store_index_key()).bytes, 0});
 }
 
 // Of `width` columns, with `heads` of MLA and experts of `inner` columns.
@@ -399,6 +430,7 @@ void run_rank(Bench& bench) {
   for (const std::int64_t tokens : {64, 128}) bench_index(bench, tokens, 8192);
   for (const std::int64_t tokens : {8, 64, 128}) bench_attend(bench, tokens, 8192, 2048, 8);
   for (const std::int64_t tokens : {1, 8, 128}) bench_rows(bench, tokens, 8, 256);
+  for (const std::int64_t tokens : {1, 8, 64}) bench_rotate(bench, tokens, 8);
   bench_experts(bench, F::nvfp4, 256, 6144, Rows::by_token, batches);
   bench_experts(bench, F::nvfp4, 6144, 256, Rows::by_slot, batches);
   for (const F format : {F::nvfp4, F::bf16}) {

@@ -18,6 +18,7 @@
 #include "ops/probe.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
+#include "ops/rotate_and_store.h"
 #include "ops/route.h"
 #include "ops/rows.h"
 #include "ops/store.h"
@@ -51,7 +52,7 @@ struct Kernel {
 template <template <class...> class Template>
 using ForEachOp = Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs,
                            RopeHeadsArgs, StoreLatentArgs, StoreIndexKeyArgs, StoreRowsArgs, IndexSelectArgs, AttendLatentArgs,
-                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs>;
+                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs, RotateAndStoreArgs>;
 
 template <class... Args>
 struct KernelLists {

@@ -90,28 +90,55 @@ TEST(AttendLatent, ThePublishedShape) {
   }
 }
 
+// What a rank has of the published shape, for few tokens and for more than a launch gives many blocks each: the bits are those that each
+// token has alone.
+TEST(AttendLatent, FewHeadsOfThePublishedShape) {
+  Random random(12);
+  const std::vector<std::int64_t> contexts = {2500, 300};
+  for (const std::int64_t top_k : {2048, 0, 600}) {
+    for (const std::int64_t tokens : {2, 18}) {
+      AttendCase c(tokens == 2 ? 8 : 5, 512, 64, DType::bf16, top_k, contexts, some_tokens(contexts, tokens, random), random);
+      // Some tokens whose weights are far apart, so that units of keys are rescaled.
+      for (std::int64_t i = 0; i < c.q->shape.elements() / 2; ++i) c.q->f32()[i] *= 20;
+      SCOPED_TRACE(describe(c));
+      reference(c.args());
+      const std::vector<float> expected = values_of(*c.y);
+      for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+        std::fill_n(c.y->f32(), c.y->shape.elements(), kNan);
+        run_kernel(kernel, c.args(), 2);
+        expect_attend_close(c, expected);
+        const std::vector<float> together = values_of(*c.y);
+        for (std::int64_t token = 0; token < tokens; ++token) run_kernel(kernel, c.args(token, 1), 3);
+        EXPECT_EQ(together, values_of(*c.y));
+      });
+    }
+  }
+}
+
 // A query of zeros weighs all keys alike, and sums of small integers are exact: a key left out or counted twice shows at any shape.
 TEST(AttendLatent, AZeroQueryGivesTheAverageOfTheRows) {
   Random random(8);
   for (const std::int64_t top_k : {0, 2048}) {
-    AttendCase c(20, 512, 64, DType::bf16, top_k, {2500}, {{0, 2499}, {0, 1087}, {0, 511}, {0, 512}, {0, 64}}, random);
-    std::fill_n(c.q->f32(), c.q->shape.elements(), 0.0f);
-    for (std::int64_t position = 0; position < 2500; ++position) {
-      std::vector<float> row(576);
-      for (float& value : row) value = static_cast<float>(random.below(9) - 4);
-      c.cache.set_row(0, position, row);
-    }
-    reference(c.args());
-    const std::vector<float> expected = values_of(*c.y);
-    for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
-      for (const int threads : {1, 6}) {
-        run_kernel(kernel, c.args(), threads);
-        // One rounding for 1 / count, one for the product, one in the reference; which also sums count doubles that are not exact.
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-          ASSERT_NEAR(c.y->f32()[i], expected[i], 4 * kUlp * std::fabs(expected[i]) + 1e-11) << "element " << i;
-        }
+    for (const std::int64_t heads : {8, 20}) {
+      AttendCase c(heads, 512, 64, DType::bf16, top_k, {2500}, {{0, 2499}, {0, 1087}, {0, 511}, {0, 512}, {0, 64}}, random);
+      std::fill_n(c.q->f32(), c.q->shape.elements(), 0.0f);
+      for (std::int64_t position = 0; position < 2500; ++position) {
+        std::vector<float> row(576);
+        for (float& value : row) value = static_cast<float>(random.below(9) - 4);
+        c.cache.set_row(0, position, row);
       }
-    });
+      reference(c.args());
+      const std::vector<float> expected = values_of(*c.y);
+      for_each_keyless_kernel<AttendLatentArgs>([&](const Kernel<AttendLatentArgs>& kernel) {
+        for (const int threads : {1, 6}) {
+          run_kernel(kernel, c.args(), threads);
+          // One rounding for 1 / count, one for the product, one in the reference; which also sums count doubles that are not exact.
+          for (std::size_t i = 0; i < expected.size(); ++i) {
+            ASSERT_NEAR(c.y->f32()[i], expected[i], 4 * kUlp * std::fabs(expected[i]) + 1e-11) << "element " << i;
+          }
+        }
+      });
+    }
   }
 }
 
@@ -357,7 +384,7 @@ TEST(IndexSelect, ThePublishedShapes) {
 // all scores are equal.
 TEST(IndexSelect, LongContexts) {
   Random random(18);
-  for (const std::int64_t context : {1024, 8192, 8193, 16'384, 16'385, 20'001}) {
+  for (const std::int64_t context : {1024, 8192, 8193, 16'384, 16'385, 20'001, 70'001}) {
     const std::int64_t top_k = std::min(random.one_of<std::int64_t>({1, 64, 2048}), context);
     const std::vector<TokenCase> tokens = {{0, context - 1}, {0, context / 2}, {0, top_k - 1}, {0, 0}};
     const IndexCase c(8, 128, DType::bf16, top_k, {context}, tokens, Numbers::small_integers, random);
@@ -367,6 +394,19 @@ TEST(IndexSelect, LongContexts) {
     expect_equals_reference(c);
     std::fill_n(c.q->f32(), c.q->shape.elements(), 0.0f);
     expect_equals_reference(c);
+  }
+}
+
+TEST(IndexSelect, LongContextsOfAnyScores) {
+  Random random(20);
+  for (const std::int64_t context : {8000, 40'001}) {
+    const IndexCase c(8, 128, DType::bf16, 2048, {context}, {{0, context - 1}, {0, context / 3}}, Numbers::real, random);
+    SCOPED_TRACE(describe(c));
+    for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
+      c.reset();
+      run_kernel(kernel, c.args(), 2);
+      for (std::int64_t token = 0; token < c.count(); ++token) expect_selects_the_best(c, token);
+    });
   }
 }
 
@@ -419,16 +459,17 @@ TEST(IndexSelect, ATokenIsTheSameAloneAndInCompany) {
   }
 }
 
-TEST(IndexSelect, BadRowsSelectPositionsThatExistAndStayAlone) {
+void expect_bad_rows_stay_alone(std::int64_t heads, std::int64_t dim, DType dtype) {
   Random random(16);
-  IndexCase c(17, 40, DType::f32, 64, {700, 300}, {{0, 699}, {1, 299}, {0, 400}, {1, 70}, {0, 650}}, Numbers::small_integers, random);
+  IndexCase c(heads, dim, dtype, 64, {700, 300}, {{0, 699}, {1, 299}, {0, 400}, {1, 70}, {0, 650}}, Numbers::small_integers, random);
   const std::vector<std::int32_t> before = [&] {
     reference(c.args());
     return c.found();
   }();
   // Sequence 1 is bad in half of its rows; of token 4 the query.
-  for (std::int64_t position = 0; position < 300; position += 2) c.cache.set_row(1, position, std::vector<float>(40, kNan));
-  c.q->f32()[4 * 17 * 40] = kNan;
+  for (std::int64_t position = 0; position < 300; position += 2)
+    c.cache.set_row(1, position, std::vector<float>(static_cast<std::size_t>(dim), kNan));
+  c.q->f32()[4 * heads * dim] = kNan;
   for_each_keyless_kernel<IndexSelectArgs>([&](const Kernel<IndexSelectArgs>& kernel) {
     c.reset();
     run_kernel(kernel, c.args(), 2);
@@ -446,6 +487,11 @@ TEST(IndexSelect, BadRowsSelectPositionsThatExistAndStayAlone) {
     }
   });
   expect_equals_reference(c);
+}
+
+TEST(IndexSelect, BadRowsSelectPositionsThatExistAndStayAlone) {
+  expect_bad_rows_stay_alone(17, 40, DType::f32);
+  expect_bad_rows_stay_alone(8, 128, DType::bf16);
 }
 
 TEST(IndexSelect, TheWorkspaceIsModest) {

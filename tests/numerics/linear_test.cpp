@@ -475,19 +475,32 @@ class Latent : public testing::Test {};
 using LatentOps = testing::Types<LatentQueryArgs, LatentValueArgs>;
 TYPED_TEST_SUITE(Latent, LatentOps);
 
+template <class Args>
+void expect_latent_matches(const Kernel<Args>& kernel, const Key& key, const LatentShape& shape, int threads, Random& random) {
+  const LatentCase c(key.format, shape, random);
+  const Args args = c.args(static_cast<Args*>(nullptr), key.precision);
+  SCOPED_TRACE(LatentCase::input_of(args).shape.to_string() + " -> " + args.y.shape.to_string());
+  reference(args);
+  const Floats expected = values_of(args.y);
+  run_kernel(kernel, args, threads);
+  const std::int64_t terms = c.terms(static_cast<Args*>(nullptr));
+  expect_close(args.y, expected, c.template magnitudes<Args>(), linear_tolerance(key.precision, terms), terms);
+  EXPECT_TRUE(c.q_out.untouched_around() && c.value.untouched_around());
+}
+
 TYPED_TEST(Latent, MatchesReference) {
   for_each_kernel<TypeParam>([](const Kernel<TypeParam>& kernel, const Key& key) {
     Random random(21);
-    for (int i = 0; i < kCases; ++i) {
-      const LatentCase c(key.format, some_latent_shape(key.format, random), random);
-      const TypeParam args = c.args(static_cast<TypeParam*>(nullptr), key.precision);
-      SCOPED_TRACE(LatentCase::input_of(args).shape.to_string() + " -> " + args.y.shape.to_string());
-      reference(args);
-      const Floats expected = values_of(args.y);
-      run_kernel(kernel, args, 1 + i % 3);
-      const std::int64_t terms = c.terms(static_cast<TypeParam*>(nullptr));
-      expect_close(args.y, expected, c.template magnitudes<TypeParam>(), linear_tolerance(key.precision, terms), terms);
-      EXPECT_TRUE(c.q_out.untouched_around() && c.value.untouched_around());
+    for (int i = 0; i < kCases; ++i) expect_latent_matches(kernel, key, some_latent_shape(key.format, random), 1 + i % 3, random);
+  });
+}
+
+TYPED_TEST(Latent, ThePublishedShapes) {
+  for_each_kernel<TypeParam>([](const Kernel<TypeParam>& kernel, const Key& key) {
+    Random random(23);
+    for (const std::int64_t tokens : {1, 8, 9, 33}) {
+      expect_latent_matches(kernel, key, {.tokens = tokens, .heads = 3, .nope = 192, .v = 256, .rope = 64, .latent = 512}, 2, random);
+      expect_latent_matches(kernel, key, {.tokens = tokens, .heads = 2, .nope = 128, .v = 128, .rope = 64, .latent = 512}, 2, random);
     }
   });
 }

@@ -28,6 +28,7 @@ const std::vector<FaultCase> kFaults = {
     {"rope_heads", kSparse, 1, "layer 0, indexer: rope_heads"},
     {"store_latent", kSparse, 1, "layer 1, attention: store_latent"},
     {"store_index_key", kSparse, 1, "layer 1, indexer: store_index_key"},
+    {"rotate_and_store", kSparse, 1, "layer 1, indexer: rotate_and_store"},
     {"store_rows", kGrouped, 1, "layer 0, attention: store_rows 2"},
     {"index_select", kSparse, 1, "layer 1, indexer: index_select"},
     {"attend_latent", kSparse, 1, "layer 1, attention: attend_latent"},

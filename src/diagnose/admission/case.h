@@ -60,6 +60,7 @@ Cases<RopeHeadsArgs> cases_of(const RopeHeadsArgs*, const Key& key, const Shapes
 Cases<StoreLatentArgs> cases_of(const StoreLatentArgs*, const Key& key, const Shapes& shapes);
 Cases<StoreIndexKeyArgs> cases_of(const StoreIndexKeyArgs*, const Key& key, const Shapes& shapes);
 Cases<StoreRowsArgs> cases_of(const StoreRowsArgs*, const Key& key, const Shapes& shapes);
+Cases<RotateAndStoreArgs> cases_of(const RotateAndStoreArgs*, const Key& key, const Shapes& shapes);
 Cases<IndexSelectArgs> cases_of(const IndexSelectArgs*, const Key& key, const Shapes& shapes);
 Cases<AttendLatentArgs> cases_of(const AttendLatentArgs*, const Key& key, const Shapes& shapes);
 Cases<AttendGroupedArgs> cases_of(const AttendGroupedArgs*, const Key& key, const Shapes& shapes);

@@ -152,6 +152,12 @@ std::vector<double> allowed(const StoreIndexKeyArgs& before, const StoreIndexKey
   return store_bounds(after.cache, after.places, [bound](std::int64_t, double) { return bound; });
 }
 
+std::vector<double> allowed(const RotateAndStoreArgs& before, const RotateAndStoreArgs& after, std::string_view output) {
+  if (output == "latent") return allowed(before.store_latent(), after.store_latent(), output);
+  if (output == "index_keys") return allowed(before.store_index_key(), after.store_index_key(), output);
+  return {};  // what is rotated only agrees to the bit
+}
+
 std::vector<double> allowed(const AttendLatentArgs& before, const AttendLatentArgs&, std::string_view) {
   std::vector<double> bounds;
   const std::int64_t heads = before.q.dim(1);

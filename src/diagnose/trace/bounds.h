@@ -23,6 +23,7 @@ std::vector<double> allowed(const RmsNormArgs& before, const RmsNormArgs& after,
 std::vector<double> allowed(const SiluMulArgs& before, const SiluMulArgs& after, std::string_view output);
 std::vector<double> allowed(const StoreLatentArgs& before, const StoreLatentArgs& after, std::string_view output);
 std::vector<double> allowed(const StoreIndexKeyArgs& before, const StoreIndexKeyArgs& after, std::string_view output);
+std::vector<double> allowed(const RotateAndStoreArgs& before, const RotateAndStoreArgs& after, std::string_view output);
 std::vector<double> allowed(const AttendLatentArgs& before, const AttendLatentArgs& after, std::string_view output);
 std::vector<double> allowed(const AttendGroupedArgs& before, const AttendGroupedArgs& after, std::string_view output);
 

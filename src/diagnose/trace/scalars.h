@@ -48,6 +48,14 @@ void visit_scalars(A& args, V&& v) {
   v("epsilon", args.epsilon);
   v("layout", args.layout);
 }
+template <ArgsOf<RotateAndStoreArgs> A, class V>
+void visit_scalars(A& args, V&& v) {
+  v("first", args.first);
+  v("layout", args.layout);
+  v("latent_epsilon", args.latent_epsilon);
+  v("index_layout", args.index_layout);
+  v("k_epsilon", args.k_epsilon);
+}
 template <ArgsOf<IndexSelectArgs> A, class V>
 void visit_scalars(A& args, V&& v) {
   v("scale", args.scale);

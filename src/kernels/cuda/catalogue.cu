@@ -24,6 +24,7 @@ Catalogue cuda_catalogue() {
   catalogue.of<StoreLatentArgs>() = cuda::store_latent_kernels();
   catalogue.of<StoreIndexKeyArgs>() = cuda::store_index_key_kernels();
   catalogue.of<StoreRowsArgs>() = cuda::store_rows_kernels();
+  catalogue.of<RotateAndStoreArgs>() = cuda::rotate_and_store_kernels();
   catalogue.of<SiluMulArgs>() = cuda::silu_mul_kernels();
   catalogue.of<AddBiasArgs>() = cuda::add_bias_kernels();
   catalogue.of<RouteArgs>() = cuda::route_kernels();

@@ -55,6 +55,9 @@ void attend(Forward& f, const MlaWeights& w, const CacheView& cache, const Atten
   f.ops(LatentValueArgs{.x = attended, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = part.values, .precision = f.precision});
 }
 
+// With an indexer its parts come along, once its projections are there.
+bool rotates_at_once(const Forward& f) { return f.ops.serves<RotateAndStoreArgs>({}); }
+
 }  // namespace
 
 Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t layer, const Tensor& x, Selection* selection) {
@@ -70,21 +73,28 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
   const Tensor query_latent = f.linear(x, w.q_a);  // [tokens, q_lora]
   f.ops(RmsNormArgs{.x = query_latent, .add = {}, .weight = w.q_a_norm, .epsilon = kLatentNormEpsilon, .y = query_latent, .guard = {}});
   const Tensor q = f.linear(query_latent, w.q_b).reshaped({tokens, heads, head_dim});
-  f.ops(RopeHeadsArgs{.x = q, .first = c.qk_nope_head_dim, .layout = layout(c.rope.interleave), .cosine = f.cosine, .sine = f.sine});
-
   const Tensor kv = f.linear(x, w.kv_a);  // [tokens, latent + rope]
-  f.ops(StoreLatentArgs{.kv = kv,
-                        .weight = w.kv_a_norm,
-                        .epsilon = kLatentNormEpsilon,
-                        .layout = layout(c.rope.interleave),
-                        .cosine = f.cosine,
-                        .sine = f.sine,
-                        .places = f.batch.places,
-                        .cache = cache});
+  const RotateAndStoreArgs rotated{.cosine = f.cosine,
+                                   .sine = f.sine,
+                                   .places = f.batch.places,
+                                   .q = q,
+                                   .first = c.qk_nope_head_dim,
+                                   .layout = layout(c.rope.interleave),
+                                   .kv = kv,
+                                   .latent_weight = w.kv_a_norm,
+                                   .latent_epsilon = kLatentNormEpsilon,
+                                   .latent = cache};
+  const bool at_once = rotates_at_once(f);
+  if (!at_once) {
+    f.ops(rotated.queries());
+    f.ops(rotated.store_latent());
+  }
   if (selection != nullptr && c.indexer_kinds[static_cast<std::size_t>(layer)] == IndexerKind::full) {
     f.enter("indexer");
-    indexer(f, layer_weights.indexer, f.cache.index_keys[static_cast<std::size_t>(layer)], x, query_latent, *selection);
+    indexer(f, layer_weights.indexer, f.cache.index_keys[static_cast<std::size_t>(layer)], x, query_latent, rotated, *selection);
     f.enter("attention");
+  } else if (at_once) {
+    f.ops(rotated);
   }
 
   const Tensor values = f.scratch.f32({tokens, heads, c.v_head_dim});
@@ -96,24 +106,26 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
 }
 
 void indexer(Forward& f, const IndexerWeights& w, const CacheView& keys, const Tensor& x, const Tensor& query_latent,
-             Selection& selection) {
+             RotateAndStoreArgs rotated, Selection& selection) {
   const ModelConfig& c = f.config;
   constexpr float kKeyNormEpsilon = 1e-6f;  // of torch's LayerNorm as the published code builds it, not rms_norm_eps
-  const RopeLayout rope = layout(c.rope.indexer_interleave);
   const Arena::Scope scope(f.scratch);
 
   const Tensor key = f.linear(x, w.wk);  // [tokens, index_dim]
-  f.ops(StoreIndexKeyArgs{.k = key,
-                          .weight = w.k_norm,
-                          .bias = w.k_norm_bias,
-                          .epsilon = kKeyNormEpsilon,
-                          .layout = rope,
-                          .cosine = f.cosine,
-                          .sine = f.sine,
-                          .places = f.batch.places,
-                          .cache = keys});
   const Tensor q = f.linear(query_latent, w.wq_b).reshaped({f.tokens(), c.index_n_heads, c.index_head_dim});
-  f.ops(RopeHeadsArgs{.x = q, .first = 0, .layout = rope, .cosine = f.cosine, .sine = f.sine});
+  rotated.index_q = q;
+  rotated.index_layout = layout(c.rope.indexer_interleave);
+  rotated.k = key;
+  rotated.k_weight = w.k_norm;
+  rotated.k_bias = w.k_norm_bias;
+  rotated.k_epsilon = kKeyNormEpsilon;
+  rotated.index_keys = keys;
+  if (rotates_at_once(f)) {
+    f.ops(rotated);
+  } else {
+    f.ops(rotated.store_index_key());
+    f.ops(rotated.index_queries());
+  }
   // How much each head counts decides which tokens are seen at all: always in float.
   const Tensor head_weights = f.linear(x, w.weights_proj, Precision::exact);  // [tokens, index_heads]
   f.ops(IndexSelectArgs{.q = q,

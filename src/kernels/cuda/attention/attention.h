@@ -21,6 +21,11 @@ bool fits_latent_mma(const AttendLatentArgs& args);
 std::int64_t latent_mma_workspace(const AttendLatentArgs& args);
 void run_attend_latent_mma(const AttendLatentArgs& args, CombinePieces* combine, Lane& lane);
 
+// For BF16 rows of 512 + 64 elements and at most eight heads.
+bool fits_latent_gather(const AttendLatentArgs& args);
+std::int64_t latent_gather_workspace(const AttendLatentArgs& args);
+void run_attend_latent_gather(const AttendLatentArgs& args, Lane& lane);
+
 // Best first.
 std::vector<Kernel<AttendLatentArgs>> attend_latent_kernels();
 std::vector<Kernel<AttendGroupedArgs>> attend_grouped_kernels();

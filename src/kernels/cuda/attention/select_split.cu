@@ -1,114 +1,16 @@
 // A radix select whose passes are launches: what one pass counts, every block of the next one reads. All counts are integers, so the order
-// in which they are added does not show. Up to kOneBlock scores stay in the registers of a single block.
+// in which they are added does not show.
 #include "kernels/cuda/attention/select_split.cuh"
 
+#include "kernels/cuda/attention/select_parts.cuh"
 #include "kernels/cuda/common/numbers.cuh"
 
 namespace reckoner::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kEach = kSelectChunk / kThreads;  // neighbouring scores: one load of sixteen bytes
-static_assert(kEach == 4);
-
-constexpr int kLargeThreads = 1024;
-constexpr int kLargeEach = 8;
-constexpr std::int64_t kOneBlock = kLargeEach * kLargeThreads;
-
-// ---- what both ways share ----
-
-// Sums of `value` over the threads before this one; `total` is that of all. `of_warp` may be used again after the next barrier.
-template <int kBlock>
-__device__ int sum_before(int value, int* of_warp, int& total) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  int sum = value;
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(kAllLanes, sum, step);
-    if (lane >= step) sum += other;
-  }
-  if (lane == 31) of_warp[warp] = sum;
-  __syncthreads();
-  const int of_lane = lane < kBlock / 32 ? of_warp[lane] : 0;
-  total = __reduce_add_sync(kAllLanes, of_lane);
-  return sum - value + __reduce_add_sync(kAllLanes, lane < warp ? of_lane : 0);
-}
-
-struct SharedReached {
-  int of_warp[32];
-  Reached found;
-};
-
-// From the counts of the digits, of which at least `wanted` were counted. All threads of the block call it, one after a barrier.
-template <int kBlock, int kDigits>
-__device__ Reached find_digit(const std::int32_t* counts, int wanted, SharedReached& shared) {
-  constexpr int kOwn = kDigits / kBlock;
-  const int top = kDigits - 1 - static_cast<int>(threadIdx.x) * kOwn;
-  int own[kOwn], sum = 0;
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
-    own[i] = counts[top - i];
-    sum += own[i];
-  }
-  int total;
-  int before = sum_before<kBlock>(sum, shared.of_warp, total);
-  if (before < wanted && wanted <= before + sum) {  // one thread
-    bool found = false;
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      if (!found && wanted <= before + own[i]) {
-        shared.found = {.digits = static_cast<std::uint32_t>(top - i), .wanted = wanted - before};
-        found = true;
-      }
-      before += own[i];
-    }
-  }
-  __syncthreads();
-  return shared.found;
-}
-
-__device__ void load_orders(const std::uint32_t* at, std::uint32_t (&orders)[kEach]) {
-  const uint4 all = *reinterpret_cast<const uint4*>(at);
-  orders[0] = all.x, orders[1] = all.y, orders[2] = all.z, orders[3] = all.w;
-}
-
-// Writes the neighbouring positions from `first` on that are selected: those above the threshold, and the first `wanted` of those equal to
-// it.
-template <int kCount>
-__device__ void emit(const std::uint32_t (&orders)[kCount], int first, int context, const Reached& threshold, int above, int ties,
-                     std::int32_t* selected) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    if (first + i >= context) continue;
-    if (orders[i] > threshold.digits) {
-      selected[above + min(ties, threshold.wanted)] = first + i;
-      ++above;
-    } else if (orders[i] == threshold.digits) {
-      if (ties < threshold.wanted) selected[above + ties] = first + i;
-      ++ties;
-    }
-  }
-}
-
-// How many of a thread's orders are above the threshold, and 65536 times how many are equal to it.
-template <int kCount>
-__device__ int count_orders(const std::uint32_t (&orders)[kCount], int first, int context, std::uint32_t threshold) {
-  int counted = 0;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    if (first + i >= context) continue;
-    counted += orders[i] > threshold ? 1 : orders[i] == threshold ? 1 << 16 : 0;
-  }
-  return counted;
-}
-
-// Of a token that selects everything up to its own position; a block writes the positions from `first` on.
-__device__ void select_all(const Selecting& args, std::int64_t token, int first, int end, int context) {
-  for (int i = first + static_cast<int>(threadIdx.x); i < min(end, context); i += static_cast<int>(blockDim.x))
-    args.selected[token * args.top_k + i] = i;
-  if (first == 0 && threadIdx.x == 0) args.counts[token] = context;
-}
-
-// ---- many blocks ----
+constexpr int kEach = kSelectChunk / kThreads;  // neighbouring scores
+static_assert(kEach == kOrdersOfLoad);
 
 // Counts the second digit of those with the first.
 __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) {
@@ -122,8 +24,8 @@ __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) 
   std::uint32_t orders[kEach];
   load_orders(args.orders + token * args.stride + first, orders);
   for (int i = thread; i < kSecondDigits; i += kThreads) histogram[i] = 0;
-  std::int32_t* digits = args.digits + token * kAllDigits;
-  const Reached reached = find_digit<kThreads, kFirstDigits>(digits, args.top_k, shared);
+  std::int32_t* digits = args.digits + token * kLaterDigits;
+  const Reached reached = find_digit<kThreads, kFirstDigits>(args.first_digits + token * kFirstDigits, args.top_k, shared);
 #pragma unroll
   for (int i = 0; i < kEach; ++i) {
     if (first + i < context && orders[i] >> kFirstShift == reached.digits)
@@ -131,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) second_digit_kernel(Selecting args) 
   }
   __syncthreads();
   for (int i = thread; i < kSecondDigits; i += kThreads) {
-    if (histogram[i] != 0) atomicAdd(&digits[kFirstDigits + i], histogram[i]);
+    if (histogram[i] != 0) atomicAdd(&digits[i], histogram[i]);
   }
   if (blockIdx.x == 0 && thread == 0) args.reached[token * 2] = reached;
 }
@@ -148,9 +50,12 @@ __global__ void __launch_bounds__(kThreads) third_digit_kernel(Selecting args) {
   std::uint32_t orders[kEach];
   load_orders(args.orders + token * args.stride + first, orders);
   for (int i = thread; i < kThirdDigits; i += kThreads) histogram[i] = 0;
-  std::int32_t* digits = args.digits + token * kAllDigits;
+  std::int32_t* digits = args.digits + token * kLaterDigits;
+  if (blockIdx.x == 0) {
+    for (int i = thread; i < kFirstDigits; i += kThreads) args.first_digits[token * kFirstDigits + i] = 0;
+  }
   const Reached one = args.reached[token * 2];
-  Reached reached = find_digit<kThreads, kSecondDigits>(digits + kFirstDigits, one.wanted, shared);
+  Reached reached = find_digit<kThreads, kSecondDigits>(digits, one.wanted, shared);
   reached.digits |= one.digits << (kFirstShift - kSecondShift);
   int above = 0, alike = 0;
 #pragma unroll
@@ -164,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) third_digit_kernel(Selecting args) {
   }
   __syncthreads();
   for (int i = thread; i < kThirdDigits; i += kThreads) {
-    if (histogram[i] != 0) atomicAdd(&digits[kFirstDigits + kSecondDigits + i], histogram[i]);
+    if (histogram[i] != 0) atomicAdd(&digits[kSecondDigits + i], histogram[i]);
   }
   const int counted = block_sum<kThreads>(above | alike << 16, shared.of_warp);  // both at most 1024
   if (thread != 0) return;
@@ -185,9 +90,9 @@ __global__ void __launch_bounds__(kThreads, 4) emit_kernel(Selecting args) {
   const std::uint32_t* all = args.orders + token * args.stride;
   std::uint32_t orders[kEach];
   load_orders(all + first, orders);
-  const std::int32_t* digits = args.digits + token * kAllDigits;
+  const std::int32_t* digits = args.digits + token * kLaterDigits;
   const Reached two = args.reached[token * 2 + 1];
-  Reached threshold = find_digit<kThreads, kThirdDigits>(digits + kFirstDigits + kSecondDigits, two.wanted, shared);
+  Reached threshold = find_digit<kThreads, kThirdDigits>(digits + kSecondDigits, two.wanted, shared);
   threshold.digits |= two.digits << kSecondShift;
   // Chunks with orders whose first two digits are the threshold's are few, unless many scores are equal: they are counted again.
   int above = 0, ties = 0;
@@ -220,49 +125,6 @@ __global__ void __launch_bounds__(kThreads, 4) emit_kernel(Selecting args) {
   if (chunk == 0 && thread == 0) args.counts[token] = args.top_k;
 }
 
-// ---- one block ----
-
-__global__ void __launch_bounds__(kLargeThreads) select_one_block_kernel(Selecting args) {
-  begin_kernel();
-  __shared__ std::int32_t histogram[kSecondDigits];
-  __shared__ SharedReached shared;
-  const std::int64_t token = blockIdx.x;
-  const int thread = static_cast<int>(threadIdx.x), first = thread * kLargeEach;
-  const int context = args.positions[token] + 1;
-  if (context <= args.top_k) return select_all(args, token, 0, context, context);
-  std::uint32_t orders[kLargeEach];
-#pragma unroll
-  for (int i = 0; i < kLargeEach; i += kEach) {
-    std::uint32_t four[kEach] = {};
-    if (first + i < context) load_orders(args.orders + token * args.stride + first + i, four);
-#pragma unroll
-    for (int j = 0; j < kEach; ++j) orders[i + j] = four[j];
-  }
-  for (int i = thread; i < kSecondDigits; i += kLargeThreads) histogram[i] = 0;
-  const Reached one = find_digit<kLargeThreads, kFirstDigits>(args.digits + token * kAllDigits, args.top_k, shared);
-#pragma unroll
-  for (int i = 0; i < kLargeEach; ++i) {
-    if (first + i < context && orders[i] >> kFirstShift == one.digits)
-      atomicAdd(&histogram[orders[i] >> kSecondShift & (kSecondDigits - 1)], 1);
-  }
-  __syncthreads();
-  Reached two = find_digit<kLargeThreads, kSecondDigits>(histogram, one.wanted, shared);
-  two.digits |= one.digits << (kFirstShift - kSecondShift);
-  for (int i = thread; i < kThirdDigits; i += kLargeThreads) histogram[i] = 0;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < kLargeEach; ++i) {
-    if (first + i < context && orders[i] >> kSecondShift == two.digits) atomicAdd(&histogram[orders[i] & (kThirdDigits - 1)], 1);
-  }
-  __syncthreads();
-  Reached threshold = find_digit<kLargeThreads, kThirdDigits>(histogram, two.wanted, shared);
-  threshold.digits |= two.digits << kSecondShift;
-  int total;
-  const int before = sum_before<kLargeThreads>(count_orders(orders, first, context, threshold.digits), shared.of_warp, total);
-  emit(orders, first, context, threshold, before & 0xffff, before >> 16, args.selected + token * args.top_k);
-  if (thread == 0) args.counts[token] = args.top_k;
-}
-
 }  // namespace
 
 void select_split(const Selecting& selecting, std::int64_t tokens, std::int64_t max_context, cudaStream_t stream) {
@@ -270,8 +132,6 @@ void select_split(const Selecting& selecting, std::int64_t tokens, std::int64_t 
   const dim3 grid(blocks_for(max_context, kSelectChunk), rows);
   if (max_context <= selecting.top_k) {
     launch(emit_kernel, grid, kThreads, 0, stream, selecting);
-  } else if (max_context <= kOneBlock) {
-    launch(select_one_block_kernel, rows, kLargeThreads, 0, stream, selecting);
   } else {
     launch(second_digit_kernel, grid, kThreads, 0, stream, selecting);
     launch(third_digit_kernel, grid, kThreads, 0, stream, selecting);

@@ -8,7 +8,7 @@ namespace reckoner::cuda {
 
 // Digits of 11, 11 and 10 bits, the first from the top.
 inline constexpr int kFirstDigits = 2048, kSecondDigits = 2048, kThirdDigits = 1024;
-inline constexpr int kAllDigits = kFirstDigits + kSecondDigits + kThirdDigits;
+inline constexpr int kLaterDigits = kSecondDigits + kThirdDigits;
 inline constexpr int kFirstShift = 21, kSecondShift = 10;
 inline constexpr int kSelectChunk = 1024;  // scores a block
 
@@ -26,7 +26,8 @@ struct Selecting {
   const std::int32_t* positions;  // [tokens]
   std::uint32_t* orders;          // [tokens, stride], valid up to the token's position
   std::int64_t stride;            // a multiple of kSelectChunk
-  std::int32_t* digits;           // [tokens, kAllDigits]: counts; those of the first are made with the orders, the others begin at zero
+  std::int32_t* first_digits;     // [tokens, kFirstDigits]: counts, made with the orders; zero again behind select_split()
+  std::int32_t* digits;           // [tokens, kLaterDigits]: counts of the second and the third, zero at first
   Reached* reached;               // [tokens, 2]: after the first digit, after the second
   ChunkCounts* chunks;            // [tokens, stride / kSelectChunk]
   int top_k;
@@ -43,5 +44,9 @@ __device__ inline std::uint32_t order_of(float score) {
 
 // A token at a position < top_k selects all up to its own; of such nothing but `positions` is read.
 void select_split(const Selecting& selecting, std::int64_t tokens, std::int64_t max_context, cudaStream_t stream);
+
+// The same in one launch, without any counts; max_context is above top_k and at most kMostBinScores.
+inline constexpr std::int64_t kMostBinScores = 16'384;
+void select_bins(const Selecting& selecting, std::int64_t tokens, std::int64_t max_context, cudaStream_t stream);
 
 }  // namespace reckoner::cuda

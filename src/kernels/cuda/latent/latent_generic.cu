@@ -90,10 +90,62 @@ __global__ void __launch_bounds__(kTileWarps * 32) latent_value_kernel(DeviceWei
   dot_tile<kFormat, kTileTokens>(w, head_first + own, head_first + values, inputs, outputs, count);
 }
 
+constexpr int kAheadColumns = 512;
+
+// The same for BF16 weights of at most kAheadColumns whole pieces, in the same order: the weights are on their way before the kernel ahead
+// has ended, as nobody writes them.
+__global__ void __launch_bounds__(kTileWarps * 32) latent_value_ahead_kernel(DeviceWeight w, const float* x, float* y, LatentShape shape) {
+  constexpr int kPieces = kAheadColumns / 256;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::int64_t head = blockIdx.y, first_token = std::int64_t{blockIdx.z} * kTileTokens;
+  const int values = static_cast<int>(shape.head_rows - shape.nope);
+  const int own = (static_cast<int>(blockIdx.x) * kTileWarps + static_cast<int>(threadIdx.x) / 32) * kTileRows;  // of the head's values
+  float weights[kPieces][kTileRows][8];
+#pragma unroll
+  for (int piece = 0; piece < kPieces; ++piece) {
+#pragma unroll
+    for (int r = 0; r < kTileRows; ++r) {
+      const int first = piece * 256 + lane * 8;
+      if (first < w.cols)
+        load_eight<QuantFormat::bf16>(w, head * shape.head_rows + shape.nope + min(own + r, values - 1), first, weights[piece][r]);
+    }
+  }
+  begin_kernel();
+  if (own >= values) return;
+  const int count = static_cast<int>(min(static_cast<long long>(shape.tokens - first_token), static_cast<long long>(kTileTokens)));
+  for (int t = 0; t < count; ++t) {
+    const std::int64_t row = (first_token + t) * shape.heads + head;
+    float sums[kTileRows] = {};
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      const int first = piece * 256 + lane * 8;
+      if (first >= w.cols) continue;
+      const auto* from = reinterpret_cast<const float4*>(x + row * w.cols + first);
+      const float4 low = from[0], high = from[1];
+      const float inputs[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+      for (int r = 0; r < kTileRows; ++r) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sums[r] = fmaf(weights[piece][r][i], inputs[i], sums[r]);
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kTileRows; ++r) {
+      const float sum = warp_sum(sums[r]);
+      if (lane == 0 && own + r < values) y[row * values + own + r] = sum;
+    }
+  }
+}
+
 void run_latent_value(const LatentValueArgs& args, Lane& lane) {
+  if (fits_latent_mma(args)) return run_latent_mma(args, lane);
   const std::int64_t heads = args.x.dim(1);
   const LatentShape shape{.tokens = args.x.dim(0), .heads = heads, .head_rows = args.kv_b.rows / heads, .nope = args.nope, .rope = 0};
   const dim3 grid(blocks_for(args.y.dim(2), kTileWarps * kTileRows), static_cast<unsigned>(heads), blocks_for(shape.tokens, kTileTokens));
+  if (args.kv_b.format == QuantFormat::bf16 && args.kv_b.cols <= kAheadColumns && args.kv_b.cols % 8 == 0) {
+    return launch(latent_value_ahead_kernel, grid, kTileWarps * 32, 0, stream_of(lane), device_weight(args.kv_b), args.x.f32(),
+                  args.y.f32(), shape);
+  }
   for_format(args.kv_b.format, [&]<QuantFormat kFormat>() {
     launch(latent_value_kernel<kFormat>, grid, kTileWarps * 32, 0, stream_of(lane), device_weight(args.kv_b), args.x.f32(), args.y.f32(),
            shape);

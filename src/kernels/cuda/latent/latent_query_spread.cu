@@ -80,6 +80,7 @@ Support supports(const Key& key, const DeviceInfo& device) {
 }
 
 void run(const LatentQueryArgs& args, Lane& lane) {
+  if (fits_latent_mma(args)) return run_latent_mma(args, lane);
   if (args.q.dim(0) > kMostTokens) return latent_query_generic().run(args, lane);
   const std::int64_t heads = args.q.dim(1);
   const LatentShape shape{.heads = heads,

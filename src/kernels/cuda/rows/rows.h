@@ -20,6 +20,7 @@ std::vector<Kernel<RopeHeadsArgs>> rope_heads_kernels();
 std::vector<Kernel<StoreLatentArgs>> store_latent_kernels();
 std::vector<Kernel<StoreIndexKeyArgs>> store_index_key_kernels();
 std::vector<Kernel<StoreRowsArgs>> store_rows_kernels();
+std::vector<Kernel<RotateAndStoreArgs>> rotate_and_store_kernels();
 std::vector<Kernel<RouteArgs>> route_kernels();
 
 }  // namespace reckoner::cuda
