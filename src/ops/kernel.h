@@ -52,10 +52,10 @@ struct Kernel {
 
 // The vocabulary. Applies a template to each op's Args.
 template <template <class...> class Template>
-using ForEachOp = Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs,
-                           RopeHeadsArgs, StoreLatentArgs, StoreIndexKeyArgs, StoreRowsArgs, IndexSelectArgs, AttendLatentArgs,
-                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs, GatedLinearArgs, GatedExpertsArgs,
-                           ExpertsCombineArgs>;
+using ForEachOp =
+    Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs, RopeHeadsArgs,
+             StoreLatentArgs, StoreIndexKeyArgs, StoreRowsArgs, IndexSelectArgs, AttendLatentArgs, AttendGroupedArgs, SiluMulArgs,
+             AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs, GatedLinearArgs, GatedExpertsArgs, ExpertsCombineArgs>;
 
 template <class... Args>
 struct KernelLists {

@@ -97,7 +97,8 @@ struct SharedChunk {
   __device__ void take_scales(const std::uint32_t* table) {
     if constexpr (kFormat == QuantFormat::nvfp4) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) rows[half].scales[0] = table[scales[half] & 0xffu], rows[half].scales[1] = table[scales[half] >> 8];
+      for (int half = 0; half < 2; ++half)
+        rows[half].scales[0] = table[scales[half] & 0xffu], rows[half].scales[1] = table[scales[half] >> 8];
     }
   }
 };
@@ -143,8 +144,8 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   wait_for_previous();
   const int slots = args.tokens * args.top_k;
   if (thread < slots) shared.weights[thread] = args.weights[thread], shared.slot_of[thread] = args.slot_of[thread];
-  const int2 listed =
-      list_expert_tiles<kThreads>(args.begin, experts.count, kTokens, shared.list, [](int all) { return make_int2(0, min(all, kMostSlots)); });
+  const int2 listed = list_expert_tiles<kThreads>(args.begin, experts.count, kTokens, shared.list,
+                                                  [](int all) { return make_int2(0, min(all, kMostSlots)); });
   __syncthreads();
 
   // The warp's expert tiles: warp, warp + kWarps, ...
@@ -293,8 +294,8 @@ void run_experts_combine_few(const ExpertsCombineArgs& args, Lane& lane) {
   for_formats(args.experts.front().format, args.shared.format, [&]<QuantFormat kFormat, QuantFormat kShared>() {
     static_assert(sizeof(Shared<kFormat>) <= kPortableSharedBytes);
     allow_shared(experts_combine_kernel<kFormat, kShared>, sizeof(Shared<kFormat>));
-    launch(experts_combine_kernel<kFormat, kShared>, blocks_for(args.shared.rows, kRows), kThreads, sizeof(Shared<kFormat>), stream_of(lane),
-           device_experts(args.experts), device_weight(args.shared), combined);
+    launch(experts_combine_kernel<kFormat, kShared>, blocks_for(args.shared.rows, kRows), kThreads, sizeof(Shared<kFormat>),
+           stream_of(lane), device_experts(args.experts), device_weight(args.shared), combined);
   });
 }
 

@@ -1,6 +1,6 @@
-// linear_experts in `fast` on rows of 256 columns, by slot: what a rank of eight has of each expert's way down. A warp has sixteen whole rows
-// at a time, so that nothing is added up with others, and keeps its slots' activations in registers from one tile of an expert to the next.
-// All tiles of all experts that have slots are one stream, of which each warp takes an equal share.
+// linear_experts in `fast` on rows of 256 columns, by slot: what a rank of eight has of each expert's way down. A warp has sixteen whole
+// rows at a time, so that nothing is added up with others, and keeps its slots' activations in registers from one tile of an expert to the
+// next. All tiles of all experts that have slots are one stream, of which each warp takes an equal share.
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"

@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       }
     }
     if (at == end - 1) let_next_begin();
-    // A row with a code that is NaN is NaN.
+      // A row with a code that is NaN is NaN.
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;

@@ -9,8 +9,8 @@ namespace reckoner::cuda {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kRows = 2;      // of each of the two matrices, a block
-constexpr int kAtOnce = 3;    // pieces of a row that a thread has under way: all there are of 6144 columns
+constexpr int kRows = 2;    // of each of the two matrices, a block
+constexpr int kAtOnce = 3;  // pieces of a row that a thread has under way: all there are of 6144 columns
 constexpr int kMostTokens = 8;
 // Each block reads all activations: beyond so many rows of all tokens that is more than the weights.
 constexpr std::int64_t kMostTokenRows = 2048;
