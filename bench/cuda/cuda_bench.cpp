@@ -322,21 +322,21 @@ ExpertLayers make_layers(Memory& memory, std::int64_t tokens, std::int64_t hidde
     }
     begin.back() = static_cast<std::int32_t>(of_slot.size());
     const ExpertSlots routed{.begin = memory.ints({kExperts + 1}, begin), .tokens = memory.ints({slots}, of_slot)};
-    ExpertLayer made{.shared = {.x = x,
-                                .gate = memory.weight(shared, inner, hidden),
-                                .up = memory.weight(shared, inner, hidden),
-                                .y = shared_rows,
-                                .precision = Precision::fast},
-                     .gated = {.x = x, .gate = made.gate, .up = made.up, .slots = routed, .y = inner_rows, .precision = Precision::fast},
-                     .combine = {.x = inner_rows,
-                                 .experts = made.down,
-                                 .slots = routed,
-                                 .weights = weights,
-                                 .slot_of = memory.ints({tokens, kTopK}, slot_of),
-                                 .shared_x = shared_rows,
-                                 .shared = memory.weight(shared, hidden, inner),
-                                 .y = y,
-                                 .precision = Precision::fast}};
+    ExpertLayer layer{.shared = {.x = x,
+                                 .gate = memory.weight(shared, inner, hidden),
+                                 .up = memory.weight(shared, inner, hidden),
+                                 .y = shared_rows,
+                                 .precision = Precision::fast},
+                      .gated = {.x = x, .gate = made.gate, .up = made.up, .slots = routed, .y = inner_rows, .precision = Precision::fast},
+                      .combine = {.x = inner_rows,
+                                  .experts = made.down,
+                                  .slots = routed,
+                                  .weights = weights,
+                                  .slot_of = memory.ints({tokens, kTopK}, slot_of),
+                                  .shared_x = shared_rows,
+                                  .shared = memory.weight(shared, hidden, inner),
+                                  .y = y,
+                                  .precision = Precision::fast}};
     layer.bytes = touched * static_cast<double>(2 * weight_bytes(made.gate.front()) + weight_bytes(made.down.front())) +
                   static_cast<double>(2 * weight_bytes(layer.shared.gate) + weight_bytes(layer.combine.shared) + x.bytes() + y.bytes());
     made.layers.push_back(layer);

@@ -48,32 +48,35 @@ struct Columns {
   }
 };
 
-// Sixteen rows times a chunk of columns, added to the sums (of `now`'s formats with a scale a chunk, scaled).
+// Sixteen rows times a chunk of columns, added to the sums: those of every second instruction stand apart, so that they need not wait for
+// each other.
 template <class C>
-__device__ void multiply_chunk(const C (&now)[2], const Columns<C>& x, float (&sums)[4]) {
-  float chunk_sums[4] = {};
-  float(&into)[4] = C::kScaled ? chunk_sums : sums;
+__device__ void multiply_chunk(const C (&now)[2], const Columns<C>& x, float (&sums)[2][4]) {
+  float chunk_sums[2][4] = {};
+  float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
 #pragma unroll
   for (int unit = 0; unit < C::kUnits; ++unit) {
     std::uint32_t low[4], high[4];
     const std::uint32_t(&b)[4] = x.pairs[unit];
     now[0].pairs(unit, low);
     now[1].pairs(unit, high);
-    mma_bf16(into, low[0], high[0], low[1], high[1], b[0], b[1]);
-    mma_bf16(into, low[2], high[2], low[3], high[3], b[2], b[3]);
+    mma_bf16(into[0], low[0], high[0], low[1], high[1], b[0], b[1]);
+    mma_bf16(into[1], low[2], high[2], low[3], high[3], b[2], b[3]);
   }
   if constexpr (C::kScaled) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) sums[i] = fmaf(now[i / 2].scale, chunk_sums[i], sums[i]);
+    for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
   }
 }
 
-// A row with a code that is NaN is NaN.
-__device__ inline void spoil_bad_rows(const bool (&bad)[2], float (&sums)[4]) {
+// The sums are in sums[0]. A row with a code that is NaN is NaN.
+__device__ inline void finish_sums(const bool (&bad)[2], float (&sums)[2][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (threadIdx.x % 32 & ~3u) & 15u;
-    if (quad != 0) sums[2 * half] = sums[2 * half + 1] = __uint_as_float(0x7fc00000u);
+    if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
   }
 }
 
@@ -113,6 +116,14 @@ constexpr int least_blocks() {
 #endif
 }
 
+// Brings a tile's activations near; its slots' rows lie one after the other.
+__device__ inline void prefetch_rows(const float* x, const ExpertTile& tile, int cols) {
+  const float* const first = x + std::int64_t{tile.first} * cols;
+#pragma unroll 1
+  for (int at = static_cast<int>(threadIdx.x) % 32 * 32; at < tile.count * cols; at += 32 * 32)
+    asm volatile("prefetch.global.L1 [%0];" ::"l"(first + at));
+}
+
 struct Combined {
   const std::int32_t* begin;    // [experts + 1]
   const float* weights;         // [tokens, top_k]
@@ -125,7 +136,7 @@ struct Combined {
 
 template <QuantFormat kFormat, QuantFormat kShared>
 __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
-    experts_combine_kernel(const __grid_constant__ DeviceExperts experts, DeviceWeight shared_weight, Combined args) {
+    experts_combine_kernel(Combined args, DeviceWeight shared_weight, const __grid_constant__ DeviceExperts experts) {
   using C = Chunk<kFormat>;
   using S = Chunk<kShared>;
   constexpr int kDepth = depth_of(kFormat);
@@ -180,14 +191,18 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     }
     commit_copies();
   };
-  if (ahead < listed.y) aim();
+  if (ahead < listed.y) {
+    aim();
+    prefetch_rows(args.x, shared.list.tiles[ahead], cols);
+  }
 #pragma unroll
   for (int i = 0; i < kDepth; ++i) fetch();
 
   {
     const float* const own = g < args.tokens ? args.shared_x + g * shared_cols : nullptr;
-    float sums[4] = {};
+    float sums[2][4] = {};
     bool bad[2] = {};
+#pragma unroll 1
     for (int chunk = warp; chunk < shared_chunks; chunk += kWarps) {
       Columns<S> columns;
       columns.load(own, chunk, t);
@@ -197,17 +212,21 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       for (int half = 0; half < 2; ++half) bad[half] |= shared_chunk.rows[half].is_bad();
       multiply_chunk<S>(shared_chunk.rows, columns, sums);
     }
-    spoil_bad_rows(bad, sums);
+    finish_sums(bad, sums);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) shared.shared_sums[warp][t * 2 + i % 2][i / 2 * 8 + g] = sums[i];
+    for (int i = 0; i < 4; ++i) shared.shared_sums[warp][t * 2 + i % 2][i / 2 * 8 + g] = sums[0][i];
   }
 
   int slot = 0;
   for (int index = warp; index < listed.y; index += kWarps) {
     const ExpertTile tile = shared.list.tiles[index];
     const float* const own = g < tile.count ? args.x + std::int64_t{tile.first + g} * cols : nullptr;
-    float sums[4] = {};
+    float factor = C::kFactor * experts.scale[tile.expert];
+    asm volatile("" : "+f"(factor));  // read now: a parameter's first use in a launch takes long
+    if (index + kWarps < listed.y) prefetch_rows(args.x, shared.list.tiles[index + kWarps], cols);
+    float sums[2][4] = {};
     bool bad[2] = {};
+#pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       Columns<C> columns;
       columns.load(own, chunk, t);
@@ -227,17 +246,16 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       fetch();
       multiply_chunk<C>(now, columns, sums);
     }
-    spoil_bad_rows(bad, sums);
-    float factors[2];
+    finish_sums(bad, sums);
+    float factors[2] = {factor, factor};
+    if constexpr (kFormat == QuantFormat::fp8_channel) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      factors[half] = C::kFactor * experts.scale[tile.expert];
-      if constexpr (kFormat == QuantFormat::fp8_channel)
+      for (int half = 0; half < 2; ++half)
         factors[half] *= float_at(scales_of_row<kFormat>(experts.first, own_rows[half]) + tile.expert * experts.scales_stride);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (t * 2 + i % 2 < tile.count) shared.results[tile.first + t * 2 + i % 2][i / 2 * 8 + g] = sums[i] * factors[i / 2];
+      if (t * 2 + i % 2 < tile.count) shared.results[tile.first + t * 2 + i % 2][i / 2 * 8 + g] = sums[0][i] * factors[i / 2];
     }
   }
   let_next_begin();
@@ -249,6 +267,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   for (int other = 0; other < kWarps; ++other) sum += shared.shared_sums[other][token][row];
   if constexpr (kShared == QuantFormat::fp8_channel) sum *= float_at(scales_of_row<kShared>(shared_weight, first_row + row));
   sum *= S::kFactor * shared_weight.scale;
+#pragma unroll 1
   for (int k = 0; k < args.top_k; ++k) {
     const int choice = token * args.top_k + k;
     sum += shared.weights[choice] * shared.results[shared.slot_of[choice]][row];
@@ -295,7 +314,7 @@ void run_experts_combine_few(const ExpertsCombineArgs& args, Lane& lane) {
     static_assert(sizeof(Shared<kFormat>) <= kPortableSharedBytes);
     allow_shared(experts_combine_kernel<kFormat, kShared>, sizeof(Shared<kFormat>));
     launch(experts_combine_kernel<kFormat, kShared>, blocks_for(args.shared.rows, kRows), kThreads, sizeof(Shared<kFormat>),
-           stream_of(lane), device_experts(args.experts), device_weight(args.shared), combined);
+           stream_of(lane), combined, device_weight(args.shared), device_experts(args.experts));
   });
 }
 

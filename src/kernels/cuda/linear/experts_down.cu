@@ -37,7 +37,7 @@ constexpr int least_blocks() {
 
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
-    experts_down_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const float* x, float* y) {
+    experts_down_kernel(const std::int32_t* begin, const float* x, float* y, const __grid_constant__ DeviceExperts experts) {
   using C = Chunk<kFormat>;
   constexpr int kDepth = depth_of(kFormat), kChunks = kColumns / C::kColumns;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -92,10 +92,13 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
 
   std::uint32_t columns[kChunks][C::kUnits][4];  // of this lane's slot, lane / 4: rounded
   ExpertTile tile;
+  float factor = 0;
   int slot = 0, listed_at = first / row_tiles - listed.x, row_tile = first % row_tiles;
   for (int at = first; at < end; ++at) {
     if (at == first || row_tile == 0) {
       tile = shared.list.tiles[listed_at++];
+      factor = C::kFactor * experts.scale[tile.expert];
+      asm volatile("" : "+f"(factor));  // read now: a parameter's first use in a launch takes long
       const float* const own = x + std::int64_t{tile.first + min(g, tile.count - 1)} * kColumns;
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -109,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
         }
       }
     }
-    float sums[4] = {};
+    float sums[2][4] = {};  // of every second instruction, so that they need not wait for each other
     bool bad[2] = {};
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
@@ -127,38 +130,40 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       }
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch((chunk + kDepth) % kChunks);
-      float chunk_sums[4] = {};
+      float chunk_sums[2][4] = {};
+      float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
 #pragma unroll
       for (int unit = 0; unit < C::kUnits; ++unit) {
         std::uint32_t a_low[4], a_high[4];
         const std::uint32_t(&b)[4] = columns[chunk][unit];
         now[0].pairs(unit, a_low);
         now[1].pairs(unit, a_high);
-        float(&into)[4] = C::kScaled ? chunk_sums : sums;
-        mma_bf16(into, a_low[0], a_high[0], a_low[1], a_high[1], b[0], b[1]);
-        mma_bf16(into, a_low[2], a_high[2], a_low[3], a_high[3], b[2], b[3]);
+        mma_bf16(into[0], a_low[0], a_high[0], a_low[1], a_high[1], b[0], b[1]);
+        mma_bf16(into[1], a_low[2], a_high[2], a_low[3], a_high[3], b[2], b[3]);
       }
       if constexpr (C::kScaled) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) sums[i] = fmaf(now[i / 2].scale, chunk_sums[i], sums[i]);
+        for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
       }
     }
-    // A row with a code that is NaN is NaN.
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
+      // A row with a code that is NaN is NaN.
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;
-      if (quad != 0) sums[2 * half] = sums[2 * half + 1] = __uint_as_float(0x7fc00000u);
+      if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_tile * kRows + half * 8 + g;
       if (row >= rows) continue;
-      float factor = C::kFactor * experts.scale[tile.expert];
+      float own_factor = factor;
       if constexpr (kFormat == QuantFormat::fp8_channel)
-        factor *= float_at(scales_of_row<kFormat>(experts.first, row) + tile.expert * experts.scales_stride);
+        own_factor *= float_at(scales_of_row<kFormat>(experts.first, row) + tile.expert * experts.scales_stride);
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        if (t * 2 + i < tile.count) y[std::int64_t{tile.first + t * 2 + i} * rows + row] = sums[2 * half + i] * factor;
+        if (t * 2 + i < tile.count) y[std::int64_t{tile.first + t * 2 + i} * rows + row] = sums[0][2 * half + i] * own_factor;
       }
     }
     if (++row_tile == row_tiles) row_tile = 0;
@@ -191,7 +196,7 @@ void run_experts_down(const LinearExpertsArgs& args, Lane& lane) {
         std::max(std::min<std::int64_t>(at_once, blocks_for(expert_tiles * row_tiles, kWarps)), expert_tiles / (kMostListed - 2) + 1);
     allow_shared(experts_down_kernel<kFormat>, sizeof(Shared<kFormat>));
     launch(experts_down_kernel<kFormat>, static_cast<unsigned>(blocks), kThreads, sizeof(Shared<kFormat>), stream_of(lane),
-           device_experts(args.experts), args.slots.begin.i32(), args.x.f32(), args.y.f32());
+           args.slots.begin.i32(), args.x.f32(), args.y.f32(), device_experts(args.experts));
   });
 }
 

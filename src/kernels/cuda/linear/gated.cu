@@ -54,8 +54,8 @@ Support supports_fast(const Key& key, const DeviceInfo& device, std::int64_t sha
 // ---- gated_linear ----
 
 Support supports_gated_linear(const Key& key, const DeviceInfo& device) {
-  if (!has_gated_linear_few(key.format)) return {.yes = false, .reason = "has nothing for this format"};
-  return supports_fast(key, device, kPlainSharedBytes);
+  if (!has_chunks(key.format)) return {.yes = false, .reason = "has no tensor core operands for this format"};
+  return supports_fast(key, device, gated_stream_shared_bytes(key.format));
 }
 
 struct GatedParts {
@@ -71,11 +71,13 @@ GatedParts parts_of(const GatedLinearArgs& args, std::byte* workspace) {
 
 std::int64_t gated_linear_workspace(const GatedLinearArgs& args, int threads) {
   if (fits_gated_linear_few(args)) return 0;
+  if (fits_gated_stream(args)) return gated_stream_workspace(args.x, args.gate.format);
   return floats_bytes(args.y.shape) + part_workspace(linear_kernels(), parts_of(args, nullptr).gate, threads);
 }
 
 void run_gated_linear(const GatedLinearArgs& args, Lane& lane) {
   if (fits_gated_linear_few(args)) return run_gated_linear_few(args, lane);
+  if (fits_gated_stream(args)) return run_gated_stream(args, lane);
   const GatedParts parts = parts_of(args, lane.workspace);
   std::byte* const rest = lane.workspace + floats_bytes(args.y.shape);
   run_part(linear_kernels(), parts.gate, lane, rest);
@@ -87,17 +89,17 @@ void run_gated_linear(const GatedLinearArgs& args, Lane& lane) {
 
 Support supports_gated_experts(const Key& key, const DeviceInfo& device) {
   if (!has_chunks(key.format)) return {.yes = false, .reason = "has no tensor core operands for this format"};
-  return supports_fast(key, device, gated_experts_shared_bytes(key.format));
+  return supports_fast(key, device, gated_stream_shared_bytes(key.format));
 }
 
 std::int64_t gated_experts_workspace(const GatedExpertsArgs& args, int threads) {
-  if (fits_gated_experts_few(args)) return gated_experts_few_workspace(args);
+  if (fits_gated_stream(args)) return gated_stream_workspace(args.x, args.gate.front().format);
   const Tensor rows = floats_at(nullptr, args.y.shape);
   return floats_bytes(args.y.shape) + part_workspace(linear_experts_kernels(), gate_of(args, rows), threads);
 }
 
 void run_gated_experts(const GatedExpertsArgs& args, Lane& lane) {
-  if (fits_gated_experts_few(args)) return run_gated_experts_few(args, lane);
+  if (fits_gated_stream(args)) return run_gated_stream(args, lane);
   const Tensor up = floats_at(lane.workspace, args.y.shape);
   std::byte* const rest = lane.workspace + floats_bytes(args.y.shape);
   run_part(linear_experts_kernels(), gate_of(args, args.y), lane, rest);
@@ -141,7 +143,7 @@ std::vector<Kernel<GatedLinearArgs>> gated_linear_kernels() {
   return {{"gated_linear.few.cuda", supports_gated_linear, gated_linear_workspace, run_gated_linear}};
 }
 std::vector<Kernel<GatedExpertsArgs>> gated_experts_kernels() {
-  return {{"gated_experts.few.cuda", supports_gated_experts, gated_experts_workspace, run_gated_experts}};
+  return {{"gated_experts.stream.cuda", supports_gated_experts, gated_experts_workspace, run_gated_experts}};
 }
 std::vector<Kernel<ExpertsCombineArgs>> experts_combine_kernels() {
   return {{"experts_combine.few.cuda", supports_experts_combine, experts_combine_workspace, run_experts_combine}};

@@ -11,11 +11,13 @@ bool has_gated_linear_few(QuantFormat format);
 bool fits_gated_linear_few(const GatedLinearArgs& args);
 void run_gated_linear_few(const GatedLinearArgs& args, Lane& lane);
 
-// `fast`.
-bool fits_gated_experts_few(const GatedExpertsArgs& args);
-std::int64_t gated_experts_few_workspace(const GatedExpertsArgs& args);
-void run_gated_experts_few(const GatedExpertsArgs& args, Lane& lane);
-std::int64_t gated_experts_shared_bytes(QuantFormat format);
+// `fast`: all tiles of all experts, or of one for all tokens, as one stream.
+bool fits_gated_stream(const GatedExpertsArgs& args);
+bool fits_gated_stream(const GatedLinearArgs& args);
+std::int64_t gated_stream_workspace(const Tensor& x, QuantFormat format);
+void run_gated_stream(const GatedExpertsArgs& args, Lane& lane);
+void run_gated_stream(const GatedLinearArgs& args, Lane& lane);
+std::int64_t gated_stream_shared_bytes(QuantFormat format);
 
 // `fast`, up to eight tokens.
 bool fits_experts_combine_few(const ExpertsCombineArgs& args);
