@@ -4,9 +4,9 @@
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
-#include "kernels/cuda/linear/few_rows.cuh"
 #include "kernels/cuda/linear/gated.h"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/linear/weight_ring.cuh"
 
 namespace reckoner::cuda {
 namespace {
@@ -29,56 +29,23 @@ struct Shared {
   ExpertList<kThreads, kMostSlots> list;
 };
 
-// A lane's columns of its token, rounded: zeros without one.
+// A lane's columns of its token, rounded.
 template <class C>
 struct Columns {
-  std::uint32_t pairs[C::kUnits][4];
+  uint4 pieces[C::kUnits];
   __device__ void load(const float* x, int chunk, int t) {
 #pragma unroll
     for (int unit = 0; unit < C::kUnits; ++unit) {
-      float4 low = make_float4(0, 0, 0, 0), high = low;
-      if (x != nullptr) {
-        const auto* at = reinterpret_cast<const float4*>(x + chunk * C::kColumns + C::column(unit, t));
-        low = at[0], high = at[1];
-      }
+      const auto* at = reinterpret_cast<const float4*>(x + chunk * C::kColumns + C::column(unit, t));
+      const float4 low = at[0], high = at[1];
       const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+      std::uint32_t pairs[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) pairs[unit][i] = round_pair(all[C::first(i)], all[C::second(i)]);
+      for (int i = 0; i < 4; ++i) pairs[i] = round_pair(all[C::first(i)], all[C::second(i)]);
+      pieces[unit] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     }
   }
 };
-
-// Sixteen rows times a chunk of columns, added to the sums: those of every second instruction stand apart, so that they need not wait for
-// each other.
-template <class C>
-__device__ void multiply_chunk(const C (&now)[2], const Columns<C>& x, float (&sums)[2][4]) {
-  float chunk_sums[2][4] = {};
-  float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
-#pragma unroll
-  for (int unit = 0; unit < C::kUnits; ++unit) {
-    std::uint32_t low[4], high[4];
-    const std::uint32_t(&b)[4] = x.pairs[unit];
-    now[0].pairs(unit, low);
-    now[1].pairs(unit, high);
-    mma_bf16(into[0], low[0], high[0], low[1], high[1], b[0], b[1]);
-    mma_bf16(into[1], low[2], high[2], low[3], high[3], b[2], b[3]);
-  }
-  if constexpr (C::kScaled) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
-  }
-}
-
-// The sums are in sums[0]. A row with a code that is NaN is NaN.
-__device__ inline void finish_sums(const bool (&bad)[2], float (&sums)[2][4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (threadIdx.x % 32 & ~3u) & 15u;
-    if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
-  }
-}
 
 // The shared expert's chunk of sixteen rows, straight into registers.
 template <QuantFormat kFormat>
@@ -160,29 +127,20 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   __syncthreads();
 
   // The warp's expert tiles: warp, warp + kWarps, ...
-  const std::byte *low = nullptr, *high = nullptr, *scales = nullptr;
-  int ahead = warp, ahead_chunk = 0, ahead_slot = 0;
+  RowPointers from{};
+  int ahead = warp, ahead_chunk = 0;
   const auto aim = [&] {
     const int expert = shared.list.tiles[ahead].expert;
     const std::byte* data = experts.first.data + expert * experts.data_stride + t * 16;
-    low = data + own_rows[0] * experts.first.row_bytes;
-    high = data + own_rows[1] * experts.first.row_bytes;
+    from.low = data + own_rows[0] * experts.first.row_bytes;
+    from.high = data + own_rows[1] * experts.first.row_bytes;
     if constexpr (C::kScaleBytes > 0)
-      scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
+      from.scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
   };
+  WeightRing<C, kDepth> ring(shared.stages[warp]);
   const auto fetch = [&] {
     if (ahead < listed.y) {
-      Stage<C>& stage = shared.stages[warp][ahead_slot];
-#pragma unroll
-      for (int plane = 0; plane < C::kPlanes; ++plane) {
-        const int at = (ahead_chunk * C::kPlanes + plane) * 64;
-        copy_async(&stage.codes[0][plane][g][t], low + at, true);
-        copy_async(&stage.codes[0][plane][g + 8][t], high + at, true);
-      }
-      if constexpr (C::kScaleBytes > 0) {
-        if (lane < kRows) copy_few_async<C::kScaleBytes>(stage.scales[0][lane], scales + ahead_chunk * C::kScaleBytes);
-      }
-      ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
+      ring.fetch(from, 1);
       if (++ahead_chunk == chunks) {
         ahead_chunk = 0;
         ahead += kWarps;
@@ -195,11 +153,11 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     aim();
     prefetch_rows(args.x, shared.list.tiles[ahead], cols);
   }
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < kDepth; ++i) fetch();
 
   {
-    const float* const own = g < args.tokens ? args.shared_x + g * shared_cols : nullptr;
+    const float* const own = args.shared_x + min(g, args.tokens - 1) * shared_cols;
     float sums[2][4] = {};
     bool bad[2] = {};
 #pragma unroll 1
@@ -210,17 +168,16 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       shared_chunk.take_scales(shared.scale_pairs);
 #pragma unroll
       for (int half = 0; half < 2; ++half) bad[half] |= shared_chunk.rows[half].is_bad();
-      multiply_chunk<S>(shared_chunk.rows, columns, sums);
+      multiply_chunk<S>(shared_chunk.rows, columns.pieces, sums);
     }
     finish_sums(bad, sums);
 #pragma unroll
     for (int i = 0; i < 4; ++i) shared.shared_sums[warp][t * 2 + i % 2][i / 2 * 8 + g] = sums[0][i];
   }
 
-  int slot = 0;
   for (int index = warp; index < listed.y; index += kWarps) {
     const ExpertTile tile = shared.list.tiles[index];
-    const float* const own = g < tile.count ? args.x + std::int64_t{tile.first + g} * cols : nullptr;
+    const float* const own = args.x + std::int64_t{tile.first + min(g, tile.count - 1)} * cols;  // beyond the last any will do
     float factor = C::kFactor * experts.scale[tile.expert];
     asm volatile("" : "+f"(factor));  // read now: a parameter's first use in a launch takes long
     if (index + kWarps < listed.y) prefetch_rows(args.x, shared.list.tiles[index + kWarps], cols);
@@ -232,19 +189,13 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       columns.load(own, chunk, t);
       wait_for_copies<kDepth - 1>();
       __syncwarp();
-      const Stage<C>& stage = shared.stages[warp][slot];
-      slot = slot == kDepth - 1 ? 0 : slot + 1;
       C now[2];
+      ring.take(now, shared.scale_pairs);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int plane = 0; plane < C::kPlanes; ++plane) now[half].codes[plane] = stage.codes[0][plane][g + half * 8][t];
-        now[half].take_scales(stage.scales[0][g + half * 8], t, shared.scale_pairs);
-        bad[half] |= now[half].is_bad();
-      }
+      for (int half = 0; half < 2; ++half) bad[half] |= now[half].is_bad();
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch();
-      multiply_chunk<C>(now, columns, sums);
+      multiply_chunk<C>(now, columns.pieces, sums);
     }
     finish_sums(bad, sums);
     float factors[2] = {factor, factor};

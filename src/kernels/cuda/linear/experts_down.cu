@@ -4,19 +4,19 @@
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
-#include "kernels/cuda/linear/few_rows.cuh"
 #include "kernels/cuda/linear/gated.h"
+#include "kernels/cuda/linear/weight_ring.cuh"
 
 namespace reckoner::cuda {
 namespace {
 
-constexpr int kWarps = 8, kThreads = kWarps * 32;
+constexpr int kWarps = 4, kThreads = kWarps * 32;
 constexpr int kColumns = 256;
 constexpr int kRows = 16;
 constexpr int kMostListed = 32;  // expert tiles of a block
 
 constexpr int depth_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 6 : 3; }
-constexpr int blocks_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 3 : 2; }
+constexpr int blocks_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 5 : 4; }
 
 template <QuantFormat kFormat>
 struct Shared {
@@ -29,7 +29,7 @@ struct Shared {
 template <QuantFormat kFormat>
 constexpr int least_blocks() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ != 900
-  return 2;
+  return 4;
 #else
   return blocks_of(kFormat);
 #endif
@@ -44,7 +44,9 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   auto& shared = *reinterpret_cast<Shared<kFormat>*>(memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
   const int rows = static_cast<int>(experts.first.rows), row_tiles = (rows + kRows - 1) / kRows;
-  if constexpr (kFormat == QuantFormat::nvfp4) shared.scale_pairs[thread] = C::scale_pair(thread);
+  if constexpr (kFormat == QuantFormat::nvfp4) {
+    for (int code = thread; code < 256; code += kThreads) shared.scale_pairs[code] = C::scale_pair(code);
+  }
   wait_for_previous();
   int first = 0, end = 0;  // of the stream's tiles, the warp's
   const int2 listed = list_expert_tiles<kThreads>(begin, experts.count, kTokens, shared.list, [&](int all) {
@@ -56,30 +58,33 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   __syncthreads();
 
   // What is fetched next.
-  const std::byte *low = nullptr, *high = nullptr, *scales = nullptr;
-  int left = end - first, ahead = first / row_tiles - listed.x, ahead_row = first % row_tiles, ahead_slot = 0;
+  RowPointers from{};
+  int left = end - first, ahead = first / row_tiles - listed.x, ahead_row = first % row_tiles;
   const auto aim = [&] {
     const int expert = shared.list.tiles[ahead].expert, row = ahead_row * kRows;
     const std::byte* data = experts.first.data + expert * experts.data_stride + t * 16;
-    low = data + min(row + g, rows - 1) * experts.first.row_bytes;
-    high = data + min(row + 8 + g, rows - 1) * experts.first.row_bytes;
+    from.low = data + min(row + g, rows - 1) * experts.first.row_bytes;
+    from.high = data + min(row + 8 + g, rows - 1) * experts.first.row_bytes;
     if constexpr (C::kScaleBytes > 0)
-      scales = scales_of_row<kFormat>(experts.first, min(row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
+      from.scales = scales_of_row<kFormat>(experts.first, min(row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
   };
+  WeightRing<C, kDepth> ring(shared.stages[warp]);
+  bool is_fresh = true;
+  // The chunk is known when this is compiled.
   const auto fetch = [&](int chunk) {
     if (left > 0) {
-      if (chunk == 0) aim();
-      Stage<C>& stage = shared.stages[warp][ahead_slot];
-#pragma unroll
-      for (int plane = 0; plane < C::kPlanes; ++plane) {
-        const int at = (chunk * C::kPlanes + plane) * 64;
-        copy_async(&stage.codes[0][plane][g][t], low + at, true);
-        copy_async(&stage.codes[0][plane][g + 8][t], high + at, true);
+      if (chunk == 0) {
+        // The last tile may not be whole; and rows may share scales.
+        if (kFormat == QuantFormat::fp8_block || is_fresh || ahead_row == 0 || ahead_row == row_tiles - 1) {
+          aim();
+        } else {
+          from.low += (kRows - 1) * experts.first.row_bytes;
+          from.high += (kRows - 1) * experts.first.row_bytes;
+          from.scales += (kRows - 1) * experts.first.scale_row_bytes;
+        }
+        is_fresh = false;
       }
-      if constexpr (C::kScaleBytes > 0) {
-        if (lane < kRows) copy_few_async<C::kScaleBytes>(stage.scales[0][lane], scales + chunk * C::kScaleBytes);
-      }
-      ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
+      ring.fetch(from, 1);
       if (chunk == kChunks - 1) {
         --left;
         if (++ahead_row == row_tiles) ahead_row = 0, ++ahead;
@@ -90,10 +95,10 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
 #pragma unroll
   for (int i = 0; i < kDepth; ++i) fetch(i % kChunks);
 
-  std::uint32_t columns[kChunks][C::kUnits][4];  // of this lane's slot, lane / 4: rounded
+  uint4 columns[kChunks][C::kUnits];  // of this lane's slot, lane / 4: rounded
   ExpertTile tile;
   float factor = 0;
-  int slot = 0, listed_at = first / row_tiles - listed.x, row_tile = first % row_tiles;
+  int listed_at = first / row_tiles - listed.x, row_tile = first % row_tiles;
   for (int at = first; at < end; ++at) {
     if (at == first || row_tile == 0) {
       tile = shared.list.tiles[listed_at++];
@@ -107,53 +112,28 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
           const auto* from = reinterpret_cast<const float4*>(own + chunk * C::kColumns + C::column(unit, t));
           const float4 a = from[0], b = from[1];
           const float all[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+          std::uint32_t pairs[4];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) columns[chunk][unit][i] = round_pair(all[C::first(i)], all[C::second(i)]);
+          for (int i = 0; i < 4; ++i) pairs[i] = round_pair(all[C::first(i)], all[C::second(i)]);
+          columns[chunk][unit] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
         }
       }
     }
-    float sums[2][4] = {};  // of every second instruction, so that they need not wait for each other
+    float sums[2][4] = {};
     bool bad[2] = {};
 #pragma unroll
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       wait_for_copies<kDepth - 1>();
       __syncwarp();
-      const Stage<C>& stage = shared.stages[warp][slot];
-      slot = slot == kDepth - 1 ? 0 : slot + 1;
       C now[2];
+      ring.take(now, shared.scale_pairs);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int plane = 0; plane < C::kPlanes; ++plane) now[half].codes[plane] = stage.codes[0][plane][g + half * 8][t];
-        now[half].take_scales(stage.scales[0][g + half * 8], t, shared.scale_pairs);
-        bad[half] |= now[half].is_bad();
-      }
+      for (int half = 0; half < 2; ++half) bad[half] |= now[half].is_bad();
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch((chunk + kDepth) % kChunks);
-      float chunk_sums[2][4] = {};
-      float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
-#pragma unroll
-      for (int unit = 0; unit < C::kUnits; ++unit) {
-        std::uint32_t a_low[4], a_high[4];
-        const std::uint32_t(&b)[4] = columns[chunk][unit];
-        now[0].pairs(unit, a_low);
-        now[1].pairs(unit, a_high);
-        mma_bf16(into[0], a_low[0], a_high[0], a_low[1], a_high[1], b[0], b[1]);
-        mma_bf16(into[1], a_low[2], a_high[2], a_low[3], a_high[3], b[2], b[3]);
-      }
-      if constexpr (C::kScaled) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
-      }
+      multiply_chunk<C>(now, columns[chunk], sums);
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
-      // A row with a code that is NaN is NaN.
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;
-      if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
-    }
+    finish_sums(bad, sums);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = row_tile * kRows + half * 8 + g;
