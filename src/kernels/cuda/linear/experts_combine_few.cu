@@ -4,9 +4,9 @@
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
+#include "kernels/cuda/linear/few_rows.cuh"
 #include "kernels/cuda/linear/gated.h"
 #include "kernels/cuda/linear/linear.h"
-#include "kernels/cuda/linear/weight_ring.cuh"
 
 namespace reckoner::cuda {
 namespace {
@@ -29,23 +29,53 @@ struct Shared {
   ExpertList<kThreads, kMostSlots> list;
 };
 
-// A lane's columns of its token, rounded.
+// A lane's columns of its token, rounded: zeros without one.
 template <class C>
 struct Columns {
-  uint4 pieces[C::kUnits];
+  std::uint32_t pairs[C::kUnits][4];
   __device__ void load(const float* x, int chunk, int t) {
 #pragma unroll
     for (int unit = 0; unit < C::kUnits; ++unit) {
-      const auto* at = reinterpret_cast<const float4*>(x + chunk * C::kColumns + C::column(unit, t));
-      const float4 low = at[0], high = at[1];
+      float4 low = make_float4(0, 0, 0, 0), high = low;
+      if (x != nullptr) {
+        const auto* at = reinterpret_cast<const float4*>(x + chunk * C::kColumns + C::column(unit, t));
+        low = at[0], high = at[1];
+      }
       const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-      std::uint32_t pairs[4];
 #pragma unroll
-      for (int i = 0; i < 4; ++i) pairs[i] = round_pair(all[C::first(i)], all[C::second(i)]);
-      pieces[unit] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+      for (int i = 0; i < 4; ++i) pairs[unit][i] = round_pair(all[C::first(i)], all[C::second(i)]);
     }
   }
 };
+
+// Sixteen rows times a chunk of columns, added to the sums (of `now`'s formats with a scale a chunk, scaled).
+template <class C>
+__device__ void multiply_chunk(const C (&now)[2], const Columns<C>& x, float (&sums)[4]) {
+  float chunk_sums[4] = {};
+  float(&into)[4] = C::kScaled ? chunk_sums : sums;
+#pragma unroll
+  for (int unit = 0; unit < C::kUnits; ++unit) {
+    std::uint32_t low[4], high[4];
+    const std::uint32_t(&b)[4] = x.pairs[unit];
+    now[0].pairs(unit, low);
+    now[1].pairs(unit, high);
+    mma_bf16(into, low[0], high[0], low[1], high[1], b[0], b[1]);
+    mma_bf16(into, low[2], high[2], low[3], high[3], b[2], b[3]);
+  }
+  if constexpr (C::kScaled) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] = fmaf(now[i / 2].scale, chunk_sums[i], sums[i]);
+  }
+}
+
+// A row with a code that is NaN is NaN.
+__device__ inline void spoil_bad_rows(const bool (&bad)[2], float (&sums)[4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (threadIdx.x % 32 & ~3u) & 15u;
+    if (quad != 0) sums[2 * half] = sums[2 * half + 1] = __uint_as_float(0x7fc00000u);
+  }
+}
 
 // The shared expert's chunk of sixteen rows, straight into registers.
 template <QuantFormat kFormat>
@@ -83,14 +113,6 @@ constexpr int least_blocks() {
 #endif
 }
 
-// Brings a tile's activations near; its slots' rows lie one after the other.
-__device__ inline void prefetch_rows(const float* x, const ExpertTile& tile, int cols) {
-  const float* const first = x + std::int64_t{tile.first} * cols;
-#pragma unroll 1
-  for (int at = static_cast<int>(threadIdx.x) % 32 * 32; at < tile.count * cols; at += 32 * 32)
-    asm volatile("prefetch.global.L1 [%0];" ::"l"(first + at));
-}
-
 struct Combined {
   const std::int32_t* begin;    // [experts + 1]
   const float* weights;         // [tokens, top_k]
@@ -103,7 +125,7 @@ struct Combined {
 
 template <QuantFormat kFormat, QuantFormat kShared>
 __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
-    experts_combine_kernel(Combined args, DeviceWeight shared_weight, const __grid_constant__ DeviceExperts experts) {
+    experts_combine_kernel(const __grid_constant__ DeviceExperts experts, DeviceWeight shared_weight, Combined args) {
   using C = Chunk<kFormat>;
   using S = Chunk<kShared>;
   constexpr int kDepth = depth_of(kFormat);
@@ -127,20 +149,29 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   __syncthreads();
 
   // The warp's expert tiles: warp, warp + kWarps, ...
-  RowPointers from{};
-  int ahead = warp, ahead_chunk = 0;
+  const std::byte *low = nullptr, *high = nullptr, *scales = nullptr;
+  int ahead = warp, ahead_chunk = 0, ahead_slot = 0;
   const auto aim = [&] {
     const int expert = shared.list.tiles[ahead].expert;
     const std::byte* data = experts.first.data + expert * experts.data_stride + t * 16;
-    from.low = data + own_rows[0] * experts.first.row_bytes;
-    from.high = data + own_rows[1] * experts.first.row_bytes;
+    low = data + own_rows[0] * experts.first.row_bytes;
+    high = data + own_rows[1] * experts.first.row_bytes;
     if constexpr (C::kScaleBytes > 0)
-      from.scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
+      scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
   };
-  WeightRing<C, kDepth> ring(shared.stages[warp]);
   const auto fetch = [&] {
     if (ahead < listed.y) {
-      ring.fetch(from, 1);
+      Stage<C>& stage = shared.stages[warp][ahead_slot];
+#pragma unroll
+      for (int plane = 0; plane < C::kPlanes; ++plane) {
+        const int at = (ahead_chunk * C::kPlanes + plane) * 64;
+        copy_async(&stage.codes[0][plane][g][t], low + at, true);
+        copy_async(&stage.codes[0][plane][g + 8][t], high + at, true);
+      }
+      if constexpr (C::kScaleBytes > 0) {
+        if (lane < kRows) copy_few_async<C::kScaleBytes>(stage.scales[0][lane], scales + ahead_chunk * C::kScaleBytes);
+      }
+      ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
       if (++ahead_chunk == chunks) {
         ahead_chunk = 0;
         ahead += kWarps;
@@ -149,18 +180,14 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     }
     commit_copies();
   };
-  if (ahead < listed.y) {
-    aim();
-    prefetch_rows(args.x, shared.list.tiles[ahead], cols);
-  }
-#pragma unroll 1
+  if (ahead < listed.y) aim();
+#pragma unroll
   for (int i = 0; i < kDepth; ++i) fetch();
 
   {
-    const float* const own = args.shared_x + min(g, args.tokens - 1) * shared_cols;
-    float sums[2][4] = {};
+    const float* const own = g < args.tokens ? args.shared_x + g * shared_cols : nullptr;
+    float sums[4] = {};
     bool bad[2] = {};
-#pragma unroll 1
     for (int chunk = warp; chunk < shared_chunks; chunk += kWarps) {
       Columns<S> columns;
       columns.load(own, chunk, t);
@@ -168,45 +195,49 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       shared_chunk.take_scales(shared.scale_pairs);
 #pragma unroll
       for (int half = 0; half < 2; ++half) bad[half] |= shared_chunk.rows[half].is_bad();
-      multiply_chunk<S>(shared_chunk.rows, columns.pieces, sums);
+      multiply_chunk<S>(shared_chunk.rows, columns, sums);
     }
-    finish_sums(bad, sums);
+    spoil_bad_rows(bad, sums);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) shared.shared_sums[warp][t * 2 + i % 2][i / 2 * 8 + g] = sums[0][i];
+    for (int i = 0; i < 4; ++i) shared.shared_sums[warp][t * 2 + i % 2][i / 2 * 8 + g] = sums[i];
   }
 
+  int slot = 0;
   for (int index = warp; index < listed.y; index += kWarps) {
     const ExpertTile tile = shared.list.tiles[index];
-    const float* const own = args.x + std::int64_t{tile.first + min(g, tile.count - 1)} * cols;  // beyond the last any will do
-    float factor = C::kFactor * experts.scale[tile.expert];
-    asm volatile("" : "+f"(factor));  // read now: a parameter's first use in a launch takes long
-    if (index + kWarps < listed.y) prefetch_rows(args.x, shared.list.tiles[index + kWarps], cols);
-    float sums[2][4] = {};
+    const float* const own = g < tile.count ? args.x + std::int64_t{tile.first + g} * cols : nullptr;
+    float sums[4] = {};
     bool bad[2] = {};
-#pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       Columns<C> columns;
       columns.load(own, chunk, t);
       wait_for_copies<kDepth - 1>();
       __syncwarp();
+      const Stage<C>& stage = shared.stages[warp][slot];
+      slot = slot == kDepth - 1 ? 0 : slot + 1;
       C now[2];
-      ring.take(now, shared.scale_pairs);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) bad[half] |= now[half].is_bad();
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int plane = 0; plane < C::kPlanes; ++plane) now[half].codes[plane] = stage.codes[0][plane][g + half * 8][t];
+        now[half].take_scales(stage.scales[0][g + half * 8], t, shared.scale_pairs);
+        bad[half] |= now[half].is_bad();
+      }
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch();
-      multiply_chunk<C>(now, columns.pieces, sums);
+      multiply_chunk<C>(now, columns, sums);
     }
-    finish_sums(bad, sums);
-    float factors[2] = {factor, factor};
-    if constexpr (kFormat == QuantFormat::fp8_channel) {
+    spoil_bad_rows(bad, sums);
+    float factors[2];
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
+    for (int half = 0; half < 2; ++half) {
+      factors[half] = C::kFactor * experts.scale[tile.expert];
+      if constexpr (kFormat == QuantFormat::fp8_channel)
         factors[half] *= float_at(scales_of_row<kFormat>(experts.first, own_rows[half]) + tile.expert * experts.scales_stride);
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (t * 2 + i % 2 < tile.count) shared.results[tile.first + t * 2 + i % 2][i / 2 * 8 + g] = sums[0][i] * factors[i / 2];
+      if (t * 2 + i % 2 < tile.count) shared.results[tile.first + t * 2 + i % 2][i / 2 * 8 + g] = sums[i] * factors[i / 2];
     }
   }
   let_next_begin();
@@ -218,7 +249,6 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   for (int other = 0; other < kWarps; ++other) sum += shared.shared_sums[other][token][row];
   if constexpr (kShared == QuantFormat::fp8_channel) sum *= float_at(scales_of_row<kShared>(shared_weight, first_row + row));
   sum *= S::kFactor * shared_weight.scale;
-#pragma unroll 1
   for (int k = 0; k < args.top_k; ++k) {
     const int choice = token * args.top_k + k;
     sum += shared.weights[choice] * shared.results[shared.slot_of[choice]][row];
@@ -265,7 +295,7 @@ void run_experts_combine_few(const ExpertsCombineArgs& args, Lane& lane) {
     static_assert(sizeof(Shared<kFormat>) <= kPortableSharedBytes);
     allow_shared(experts_combine_kernel<kFormat, kShared>, sizeof(Shared<kFormat>));
     launch(experts_combine_kernel<kFormat, kShared>, blocks_for(args.shared.rows, kRows), kThreads, sizeof(Shared<kFormat>),
-           stream_of(lane), combined, device_weight(args.shared), device_experts(args.experts));
+           stream_of(lane), device_experts(args.experts), device_weight(args.shared), combined);
   });
 }
 

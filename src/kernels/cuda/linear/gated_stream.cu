@@ -4,10 +4,10 @@
 #include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
+#include "kernels/cuda/linear/few_rows.cuh"
 #include "kernels/cuda/linear/gated.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/rounded.cuh"
-#include "kernels/cuda/linear/weight_ring.cuh"
 
 namespace reckoner::cuda {
 namespace {
@@ -94,23 +94,31 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   if (first == end) return;
 
   // What is fetched next.
-  RowPointers from{};
-  int left = end - first, ahead = first / row_tiles - listed.x, ahead_row = first % row_tiles, ahead_chunk = warp;
+  const std::byte *low = nullptr, *high = nullptr, *scales = nullptr;
+  int left = end - first, ahead = first / row_tiles - listed.x, ahead_row = first % row_tiles, ahead_chunk = warp, ahead_slot = 0;
   const auto aim = [&] {
     const int expert = shared.list.tiles[ahead].expert, row = min(ahead_row * kRows + g, rows - 1);
-    const int scaled = min(ahead_row * kRows + lane % kRows, rows - 1);
-    from.low = w.gate.data + expert * w.gate_stride + row * w.gate.row_bytes + warp * C::kPlanes * 64 + t * 16;
-    from.high = w.up.data + expert * w.up_stride + row * w.gate.row_bytes + warp * C::kPlanes * 64 + t * 16;
+    low = w.gate.data + expert * w.gate_stride + row * w.gate.row_bytes + t * 16;
+    high = w.up.data + expert * w.up_stride + row * w.gate.row_bytes + t * 16;
     if constexpr (C::kScaleBytes > 0) {
-      from.scales = lane < kRows ? scales_of_row<kFormat>(w.gate, scaled) + expert * w.gate_scales_stride
-                                 : scales_of_row<kFormat>(w.up, scaled) + expert * w.up_scales_stride;
-      from.scales += warp * C::kScaleBytes;
+      const int scaled = min(ahead_row * kRows + lane % kRows, rows - 1);
+      scales = lane < kRows ? scales_of_row<kFormat>(w.gate, scaled) + expert * w.gate_scales_stride
+                            : scales_of_row<kFormat>(w.up, scaled) + expert * w.up_scales_stride;
     }
   };
-  WeightRing<C, kDepth> ring(shared.stages[warp]);
   const auto fetch = [&] {
     if (left > 0) {
-      ring.fetch(from, kWarps);
+      Stage<C>& stage = shared.stages[warp][ahead_slot];
+#pragma unroll
+      for (int plane = 0; plane < C::kPlanes; ++plane) {
+        const int at = (ahead_chunk * C::kPlanes + plane) * 64;
+        copy_async(&stage.codes[0][plane][g][t], low + at, true);
+        copy_async(&stage.codes[0][plane][g + 8][t], high + at, true);
+      }
+      if constexpr (C::kScaleBytes > 0) {
+        if (lane < 2 * kRows) copy_few_async<C::kScaleBytes>(stage.scales[0][lane], scales + ahead_chunk * C::kScaleBytes);
+      }
+      ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
       ahead_chunk += kWarps;
       if (ahead_chunk >= chunks) {
         ahead_chunk = warp;
@@ -122,40 +130,69 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   };
   if (warp >= chunks) left = 0;  // nothing to do for this warp but to meet the others
   if (left > 0) aim();
-#pragma unroll 1
+#pragma unroll
   for (int i = 0; i < kDepth; ++i) fetch();
 
-  int buffer = 0, listed_at = first / row_tiles - listed.x, row_tile = first % row_tiles;
+  int slot = 0, buffer = 0, listed_at = first / row_tiles - listed.x, row_tile = first % row_tiles;
   ExpertTile tile;
-  const uint4* own = nullptr;  // the rounded row of this lane's token, lane / 4; beyond the last any will do
+  const void* own = nullptr;  // the rounded row of this lane's token, lane / 4
   float factors[2] = {};
+  TokenColumns<C, 1> next;  // of the chunk that comes next
   for (int at = first; at < end; ++at) {
     if (at == first || row_tile == 0) {
       tile = shared.list.tiles[listed_at++];
-      const int own_slot = tile.first + min(g, tile.count - 1);
-      const std::int64_t token = slots.begin == nullptr ? own_slot : slots.tokens[own_slot];
-      own = RoundedColumns<C>::own(static_cast<const std::uint16_t*>(rounded) + token * cols, t);
+      const std::int64_t token = slots.begin == nullptr ? tile.first + g : g < tile.count ? slots.tokens[tile.first + g] : 0;
+      own = g < tile.count ? static_cast<const std::uint16_t*>(rounded) + token * cols : nullptr;
       factors[0] = C::kFactor * w.gate_scale[tile.expert], factors[1] = C::kFactor * w.up_scale[tile.expert];
       asm volatile("" : "+f"(factors[0]), "+f"(factors[1]));  // read now: that takes long
+      if (kSource == Source::rounded && warp < chunks) next.load(own, warp, t);
     }
-    float sums[2][4] = {};
+    float sums[2][4] = {};  // of every second instruction, so that they need not wait for each other
     bool bad[2] = {};
-#pragma unroll 1
     for (int chunk = warp; chunk < chunks; chunk += kWarps) {
-      RoundedColumns<C> columns;
-      columns.load(own, chunk);
+      TokenColumns<C, 1> columns = next;
+      if (kSource == Source::rounded_here) columns.load(own, chunk, t);
+      // After a tile's last chunk the first of the next, which is of the same token unless the expert changes.
+      if (kSource == Source::rounded) next.load(own, chunk + kWarps < chunks ? chunk + kWarps : warp, t);
       wait_for_copies<kDepth - 1>();
       __syncwarp();
+      const Stage<C>& stage = shared.stages[warp][slot];
+      slot = slot == kDepth - 1 ? 0 : slot + 1;
       C now[2];
-      ring.take(now, shared.scale_pairs);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) bad[half] |= now[half].is_bad();
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int plane = 0; plane < C::kPlanes; ++plane) now[half].codes[plane] = stage.codes[0][plane][g + half * 8][t];
+        now[half].take_scales(stage.scales[0][g + half * 8], t, shared.scale_pairs);
+        bad[half] |= now[half].is_bad();
+      }
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch();
-      multiply_chunk<C>(now, columns.pieces, sums);
+      float chunk_sums[2][4] = {};
+      float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
+#pragma unroll
+      for (int unit = 0; unit < C::kUnits; ++unit) {
+        std::uint32_t b[1][4], a_low[4], a_high[4];
+        columns.pairs(unit, b);
+        now[0].pairs(unit, a_low);
+        now[1].pairs(unit, a_high);
+        mma_bf16(into[0], a_low[0], a_high[0], a_low[1], a_high[1], b[0][0], b[0][1]);
+        mma_bf16(into[1], a_low[2], a_high[2], a_low[3], a_high[3], b[0][2], b[0][3]);
+      }
+      if constexpr (C::kScaled) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
+      }
     }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
     if (at == end - 1) let_next_begin();
-    finish_sums(bad, sums);
+      // A row with a code that is NaN is NaN.
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;
+      if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
+    }
 #pragma unroll
     for (int i = 0; i < 4; ++i) shared.sums[buffer][warp][t * 2 + i % 2][i / 2 * kRows + g] = sums[0][i];
     __syncthreads();
