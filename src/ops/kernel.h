@@ -11,6 +11,9 @@
 #include "base/threads.h"
 #include "ops/attend_grouped.h"
 #include "ops/attend_latent.h"
+#include "ops/experts_combine.h"
+#include "ops/gated_experts.h"
+#include "ops/gated_linear.h"
 #include "ops/index_select.h"
 #include "ops/latent.h"
 #include "ops/linear.h"
@@ -52,7 +55,8 @@ struct Kernel {
 template <template <class...> class Template>
 using ForEachOp = Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs,
                            RopeHeadsArgs, StoreLatentArgs, StoreIndexKeyArgs, StoreRowsArgs, IndexSelectArgs, AttendLatentArgs,
-                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs, RotateAndStoreArgs>;
+                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs, RotateAndStoreArgs,
+                           GatedLinearArgs, GatedExpertsArgs, ExpertsCombineArgs>;
 
 template <class... Args>
 struct KernelLists {

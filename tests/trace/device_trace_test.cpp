@@ -1,5 +1,6 @@
 // trace and replay on a device whose memory the host cannot touch (tests/device).
 #include "fake_backend.h"
+#include "faulty.h"
 #include "kernels/device/backend_memory.h"
 #include "model/upload.h"
 #include "trace_support.h"
@@ -55,6 +56,9 @@ TEST(DeviceTrace, ValuesAreThoseOfTheProcessor) {
   EXPECT_EQ(on_device.check_worst, 0);
   Catalogue of_host = cpu_catalogue();
   serve_at_once<RotateAndStoreArgs>(of_host);
+  serve_at_once<GatedLinearArgs>(of_host);
+  serve_at_once<GatedExpertsArgs>(of_host);
+  serve_at_once<ExpertsCombineArgs>(of_host);
   const TraceReport on_host = cpu.run(of_host, wishes);
   ASSERT_EQ(on_device.values.values().size(), on_host.values.values().size());
   ASSERT_EQ(on_device.calls.size(), on_host.calls.size());

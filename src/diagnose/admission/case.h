@@ -69,5 +69,8 @@ Cases<AddBiasArgs> cases_of(const AddBiasArgs*, const Key& key, const Shapes& sh
 Cases<RouteArgs> cases_of(const RouteArgs*, const Key& key, const Shapes& shapes);
 Cases<CombineArgs> cases_of(const CombineArgs*, const Key& key, const Shapes& shapes);
 Cases<GatherRowsArgs> cases_of(const GatherRowsArgs*, const Key& key, const Shapes& shapes);
+Cases<GatedLinearArgs> cases_of(const GatedLinearArgs*, const Key& key, const Shapes& shapes);
+Cases<GatedExpertsArgs> cases_of(const GatedExpertsArgs*, const Key& key, const Shapes& shapes);
+Cases<ExpertsCombineArgs> cases_of(const ExpertsCombineArgs*, const Key& key, const Shapes& shapes);
 
 }  // namespace reckoner::admission

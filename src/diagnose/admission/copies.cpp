@@ -110,24 +110,24 @@ void Copies::weight(const char* name, Weight& w) {
 
 // As the uploader places them: at one distance.
 void Copies::weights(const char* name, std::span<const Weight>& weights) {
-  experts_.assign(weights.begin(), weights.end());
-  const Weight& first = experts_.front();
+  std::vector<Weight>& experts = experts_.emplace_back(weights.begin(), weights.end());
+  const Weight& first = experts.front();
   const std::int64_t data_bytes = first.rows * info(first.format).row_bytes(first.cols);
   const std::int64_t scale_bytes = first.scales == nullptr ? 0 : scales_bytes(first);
   const std::int64_t distance = aligned(data_bytes) + aligned(scale_bytes);
-  std::vector<std::byte> all(static_cast<std::size_t>(std::ssize(experts_) * distance));
-  for (std::size_t e = 0; e < experts_.size(); ++e) {
+  std::vector<std::byte> all(static_cast<std::size_t>(std::ssize(experts) * distance));
+  for (std::size_t e = 0; e < experts.size(); ++e) {
     std::byte* const here = all.data() + static_cast<std::int64_t>(e) * distance;
-    std::memcpy(here, experts_[e].data, static_cast<std::size_t>(data_bytes));
-    if (scale_bytes > 0) std::memcpy(here + aligned(data_bytes), experts_[e].scales, static_cast<std::size_t>(scale_bytes));
+    std::memcpy(here, experts[e].data, static_cast<std::size_t>(data_bytes));
+    if (scale_bytes > 0) std::memcpy(here + aligned(data_bytes), experts[e].scales, static_cast<std::size_t>(scale_bytes));
   }
   std::byte* const to = place(all.data(), std::ssize(all), kWeightMisalignment);
   if (to == nullptr) return;
-  for (std::size_t e = 0; e < experts_.size(); ++e) {
-    experts_[e].data = to + static_cast<std::int64_t>(e) * distance;
-    if (scale_bytes > 0) experts_[e].scales = experts_[e].data + aligned(data_bytes);
+  for (std::size_t e = 0; e < experts.size(); ++e) {
+    experts[e].data = to + static_cast<std::int64_t>(e) * distance;
+    if (scale_bytes > 0) experts[e].scales = experts[e].data + aligned(data_bytes);
   }
-  weights = experts_;
+  weights = experts;
   pieces_.push_back({name, nullptr, to, std::move(all), Way::in});
 }
 

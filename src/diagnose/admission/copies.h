@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,8 +83,8 @@ class Copies {
 
   Arena& arena_;
   std::vector<Piece> pieces_;
-  std::vector<Weight> experts_;
-  std::int64_t pages_ = 0;  // of a pool: one more than the highest that a token has
+  std::deque<std::vector<Weight>> experts_;  // a list each
+  std::int64_t pages_ = 0;                   // of a pool: one more than the highest that a token has
   bool complete_ = true;
 };
 

@@ -24,12 +24,12 @@ struct LinearCase {
 };
 
 // sum_k |w_k x_k| of each element of y.
-inline Floats linear_magnitudes(const LinearCase& c) {
-  const Weight& w = *c.w;
+inline Floats linear_magnitudes(const LinearArgs& args) {
+  const Weight& w = args.w;
   const Floats values = dequantised(w);
-  Floats sums(static_cast<std::size_t>(c.y->shape.elements()));
-  for (std::int64_t i = 0; i < c.y->shape.elements(); ++i) {
-    const float* x = c.x->f32() + i / w.rows * w.cols;
+  Floats sums(static_cast<std::size_t>(args.y.shape.elements()));
+  for (std::int64_t i = 0; i < args.y.shape.elements(); ++i) {
+    const float* x = args.x.f32() + i / w.rows * w.cols;
     const float* row = values.data() + i % w.rows * w.cols;
     double sum = 0;
     for (std::int64_t k = 0; k < w.cols; ++k) sum += std::fabs(static_cast<double>(x[k]) * row[k]);
@@ -37,6 +37,7 @@ inline Floats linear_magnitudes(const LinearCase& c) {
   }
   return sums;
 }
+inline Floats linear_magnitudes(const LinearCase& c) { return linear_magnitudes(c.args(Precision::exact)); }
 
 struct ExpertsCase {
   std::vector<OwnedWeight> owners;

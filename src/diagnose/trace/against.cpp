@@ -172,13 +172,15 @@ void describe(const TraceReport& report, Divergence& divergence) {
     std::string text(rest);
     const std::size_t point = text.find('.');
     if (point != std::string::npos) text = text.substr(0, point) + ": " + text.substr(point + 1);
-    for (const std::string_view op : {"linear_experts.", "linear.", "rms_norm.", "add_bias.", "rope_heads."}) {
+    for (const std::string_view op :
+         {"linear_experts.", "gated_experts.", "gated_linear.", "experts_combine.", "linear.", "rms_norm.", "add_bias.", "rope_heads."}) {
       const std::size_t at = text.find(op);
       if (at != std::string::npos) text[at + op.size() - 1] = ' ';
     }
     divergence.place = fmt::format("layer {}, {}", layer, text);
     const StoredValue* const begin = report.values.find(fmt::format("layers.{}.experts.route.slots.begin", layer));
     const bool by_slot = divergence.ours.find(".experts.linear_experts.") != std::string::npos ||
+                         divergence.ours.find(".experts.gated_experts.") != std::string::npos ||
                          divergence.ours.find(".experts.silu_mul.") != std::string::npos;
     if (by_slot && begin != nullptr && report.steps == 1) {
       divergence.expert = expert_of(*begin, divergence.row);

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "diagnose/admission/attend_cases.h"
+#include "diagnose/admission/gated_cases.h"
 #include "diagnose/admission/linear_cases.h"
 #include "diagnose/admission/rows_cases.h"
 
@@ -113,6 +114,16 @@ std::vector<double> allowed(const LinearExpertsArgs& before, const LinearExperts
   for (const float magnitude : admission::experts_magnitudes(before))
     bounds.push_back(tolerance * magnitude + static_cast<double>(terms) * 0x1p-126);
   return bounds;
+}
+
+std::vector<double> allowed(const GatedLinearArgs& before, const GatedLinearArgs&, std::string_view) {
+  return admission::gated_bounds(before);
+}
+std::vector<double> allowed(const GatedExpertsArgs& before, const GatedExpertsArgs&, std::string_view) {
+  return admission::gated_bounds(before);
+}
+std::vector<double> allowed(const ExpertsCombineArgs& before, const ExpertsCombineArgs&, std::string_view) {
+  return admission::combine_bounds(before);
 }
 
 std::vector<double> allowed(const RmsNormArgs&, const RmsNormArgs& after, std::string_view output) {

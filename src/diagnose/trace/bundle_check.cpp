@@ -35,16 +35,24 @@ Status check_more(const GatherRowsArgs& args) {
 }
 Status check_more(const RopeAnglesArgs& args) { return all_within("positions", args.positions, 0, std::int64_t{1} << 30); }
 
+// `tokens`: how many there are.
+Status check_slots(std::string_view op, const ExpertSlots& slots, std::int64_t tokens) {
+  const std::int64_t count = slots.tokens.shape.elements(), experts = slots.begin.dim(0) - 1;
+  TRY(all_within("slots.begin", slots.begin, 0, count + 1));
+  const std::int32_t* const begin = slots.begin.i32();
+  const bool sorted = std::is_sorted(begin, begin + experts + 1);
+  TRY(expect_that(sorted && begin[0] == 0 && begin[experts] == count, op, "slots.begin must lead from 0 to the slots"));
+  return all_within("slots.tokens", slots.tokens, 0, tokens);
+}
+
 Status check_more(const LinearExpertsArgs& args) {
-  const Tensor& begin = args.slots.begin;
-  const std::int64_t slots = args.y.dim(0);
-  TRY(all_within("slots.begin", begin, 0, slots + 1));
-  const std::int64_t experts = begin.dim(0) - 1;
-  const bool sorted = std::is_sorted(begin.i32(), begin.i32() + experts + 1);
-  TRY(expect_that(sorted && begin.i32()[0] == 0 && begin.i32()[experts] == slots, LinearExpertsArgs::kName,
-                  "slots.begin must lead from 0 to the slots"));
-  return all_within("slots.tokens", args.slots.tokens, 0,
-                    args.rows == LinearExpertsArgs::Rows::by_token ? args.x.dim(0) : std::int64_t{1} << 30);
+  return check_slots(LinearExpertsArgs::kName, args.slots,
+                     args.rows == LinearExpertsArgs::Rows::by_token ? args.x.dim(0) : std::int64_t{1} << 30);
+}
+Status check_more(const GatedExpertsArgs& args) { return check_slots(GatedExpertsArgs::kName, args.slots, args.x.dim(0)); }
+Status check_more(const ExpertsCombineArgs& args) {
+  TRY(check_slots(ExpertsCombineArgs::kName, args.slots, args.y.dim(0)));
+  return all_within("slot_of", args.slot_of, 0, args.x.dim(0));
 }
 
 Status check_more(const CombineArgs& args) { return all_within("slot_of", args.slot_of, 0, args.rows.dim(0)); }

@@ -76,8 +76,8 @@ class Unpack {
   void weight(const char* name, Weight& w) {
     run([&] { return take_weight(name, w); });
   }
-  void weights(const char*, std::span<const Weight>& all) {
-    run([&] { return take_experts(all); });
+  void weights(const char* name, std::span<const Weight>& all) {
+    run([&] { return take_experts(name, all); });
   }
   void places(TokenPlaces& places) {
     run([&] { return take_places(places); });
@@ -190,12 +190,15 @@ class Unpack {
     return {};
   }
 
-  Status take_experts(std::span<const Weight>& all) {
+  Status take_experts(const std::string& name, std::span<const Weight>& all) {
     const JsonNode weights = TRY(source_.root.required("weights"));
     const auto entries = TRY(weights.as_object());
-    if (entries.empty() || entries.size() > kMostExperts) return weights.unexpected("one to 4096 experts");
-    for (std::size_t i = 0; i < entries.size(); ++i) TRY(take_weight("experts." + std::to_string(i), memory_.experts.emplace_back()));
-    all = memory_.experts;
+    const auto count = static_cast<std::size_t>(
+        std::count_if(entries.begin(), entries.end(), [&](const auto& entry) { return entry.first.starts_with(name + "."); }));
+    if (count == 0 || count > kMostExperts) return weights.unexpected("one to 4096 experts");
+    std::vector<Weight>& experts = memory_.experts.emplace_back(count);
+    for (std::size_t i = 0; i < count; ++i) TRY(take_weight(name + "." + std::to_string(i), experts[i]));
+    all = experts;
     return {};
   }
 

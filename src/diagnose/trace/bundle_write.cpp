@@ -42,8 +42,8 @@ class Pack {
   }
   void inout(const char* name, const Tensor& tensor) { in(name, tensor); }
   void weight(const char* name, const Weight& w) { put_weight(name, w); }
-  void weights(const char*, std::span<const Weight> all) {
-    for (std::size_t i = 0; i < all.size(); ++i) put_weight("experts." + std::to_string(i), all[i]);
+  void weights(const char* name, std::span<const Weight> all) {
+    for (std::size_t i = 0; i < all.size(); ++i) put_weight(fmt::format("{}.{}", name, i), all[i]);
   }
   void places(const TokenPlaces& places) {
     put("places.positions", places.positions);
@@ -110,22 +110,30 @@ class PackSeen {
   Pack& pack_;
 };
 
-// Experts without rows are left out: 256 experts of a layer are gigabytes, and a step of a few rows reads a few of them.
-Captured<LinearExpertsArgs> without_idle(const Captured<LinearExpertsArgs>& call, std::string& kept) {
-  Captured<LinearExpertsArgs> result{.args = call.args, .memory = std::make_shared<CapturedMemory>()};
-  std::vector<std::int32_t> begins;
+// Experts without rows are left out: 256 experts of a layer are gigabytes, and a step of a few rows reads a few of them. `lists`: the
+// members that are a list of the experts' weights.
+template <class Args>
+Captured<Args> without_idle(const Captured<Args>& call, std::string& kept, std::initializer_list<std::span<const Weight> Args::*> lists) {
+  Captured<Args> result{.args = call.args, .memory = std::make_shared<CapturedMemory>()};
+  const std::int64_t experts = call.args.slots.begin.dim(0) - 1;
   const std::int32_t* const begin = call.args.slots.begin.i32();
-  for (std::size_t expert = 0; expert < call.args.experts.size(); ++expert) {
+  std::vector<std::int32_t> begins;
+  std::vector<std::size_t> used;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
     if (begin[expert] == begin[expert + 1]) continue;
     begins.push_back(begin[expert]);
-    result.memory->experts.push_back(call.args.experts[expert]);
+    used.push_back(static_cast<std::size_t>(expert));
     kept += fmt::format("{}{}", kept.empty() ? "" : " ", expert);
   }
-  begins.push_back(begin[call.args.experts.size()]);
+  begins.push_back(begin[experts]);
   result.memory->buffers.emplace_back(std::ssize(begins) * 4);
   result.args.slots.begin = result.memory->buffers.back().tensor(DType::i32, {std::ssize(begins)});
   std::copy(begins.begin(), begins.end(), result.args.slots.begin.i32());
-  result.args.experts = result.memory->experts;
+  for (const auto list : lists) {
+    std::vector<Weight>& some = result.memory->experts.emplace_back();
+    for (const std::size_t expert : used) some.push_back((call.args.*list)[expert]);
+    result.args.*list = some;
+  }
   return result;
 }
 
@@ -184,7 +192,13 @@ Captured<LinearArgs> reduced(const Captured<LinearArgs>& call, std::string&, con
   return with_some_outputs(call, limits);
 }
 Captured<LinearExpertsArgs> reduced(const Captured<LinearExpertsArgs>& call, std::string& kept, const BundleLimits&) {
-  return without_idle(call, kept);
+  return without_idle(call, kept, {&LinearExpertsArgs::experts});
+}
+Captured<GatedExpertsArgs> reduced(const Captured<GatedExpertsArgs>& call, std::string& kept, const BundleLimits&) {
+  return without_idle(call, kept, {&GatedExpertsArgs::gate, &GatedExpertsArgs::up});
+}
+Captured<ExpertsCombineArgs> reduced(const Captured<ExpertsCombineArgs>& call, std::string& kept, const BundleLimits&) {
+  return without_idle(call, kept, {&ExpertsCombineArgs::experts});
 }
 Captured<EmbedArgs> reduced(const Captured<EmbedArgs>& call, std::string&, const BundleLimits&) { return with_used_rows(call); }
 

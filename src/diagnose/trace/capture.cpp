@@ -34,8 +34,9 @@ void Capture::copy(Tensor& tensor) {
 }
 
 void Capture::weights(const char*, std::span<const Weight>& weights) {
-  for (const Weight& weight : weights) memory_.experts.push_back(host_weight_(weight));
-  weights = memory_.experts;
+  std::vector<Weight>& experts = memory_.experts.emplace_back();
+  for (const Weight& weight : weights) experts.push_back(host_weight_(weight));
+  weights = experts;
 }
 
 void Capture::places(TokenPlaces& places) {

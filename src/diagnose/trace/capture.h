@@ -20,9 +20,9 @@ struct CapturedMemory {
   std::vector<Buffer> buffers;
   std::vector<std::vector<std::int32_t>> tables;  // of each token
   std::vector<const std::int32_t*> pages;
-  std::vector<Weight> experts;
-  std::deque<std::string> names;  // of weights; nothing moves them
-  std::int64_t bytes = 0;         // without weights
+  std::deque<std::vector<Weight>> experts;  // a list each
+  std::deque<std::string> names;            // of weights; nothing moves them
+  std::int64_t bytes = 0;                   // without weights
 };
 
 template <class Args>

@@ -55,10 +55,13 @@ Kept keep_call(StepRunner& runner, const Batch& batch, std::int64_t index, const
   };
   StepProbe probe(Look::none);
   probe.each_before = [&](const OpRun& run, std::int64_t at, HostReader& reader) {
-    if (const auto* const* experts = std::get_if<const LinearExpertsArgs*>(&run.args)) {
-      kept.slot_begin = integers((*experts)->slots.begin, reader);
-      kept.slot_tokens = integers((*experts)->slots.tokens, reader);
-    }
+    const auto keep_slots = [&](const ExpertSlots& slots) {
+      kept.slot_begin = integers(slots.begin, reader);
+      kept.slot_tokens = integers(slots.tokens, reader);
+    };
+    if (const auto* const* experts = std::get_if<const LinearExpertsArgs*>(&run.args)) keep_slots((*experts)->slots);
+    if (const auto* const* experts = std::get_if<const GatedExpertsArgs*>(&run.args)) keep_slots((*experts)->slots);
+    if (const auto* const* experts = std::get_if<const ExpertsCombineArgs*>(&run.args)) keep_slots((*experts)->slots);
     if (at == index) kept.before.emplace(capture(run, reader));
   };
   probe.each = [&](const OpRun& run, const CallStats& call, HostReader& reader) {
@@ -101,9 +104,12 @@ std::int64_t expert_of(const std::vector<std::int32_t>& begin, std::int64_t slot
 void note_token(const Found& found, const Kept& kept, const Batch& batch, Origin& origin) {
   const std::int64_t tokens = batch.tokens.dim(0);
   const std::int64_t rows = found.argument.values.count / std::max<std::int64_t>(1, found.argument.row_elements);
-  const bool by_slot = origin.call.op == "linear_experts" || (origin.call.block == "experts" && origin.call.op == "silu_mul") ||
-                       (origin.call.op == "combine" && origin.argument == "rows");
-  const bool input_by_token = origin.call.op == "linear_experts" && found.in_inputs && rows == tokens;
+  const bool by_slot = origin.call.op == "linear_experts" || origin.call.op == "gated_experts" ||
+                       (origin.call.block == "experts" && origin.call.op == "silu_mul") ||
+                       (origin.call.op == "combine" && origin.argument == "rows") ||
+                       (origin.call.op == "experts_combine" && origin.argument == "x");
+  const bool input_by_token =
+      (origin.call.op == "linear_experts" || origin.call.op == "gated_experts") && found.in_inputs && rows == tokens;
   if (by_slot && !input_by_token) {
     origin.expert = expert_of(kept.slot_begin, origin.row);
     if (origin.row < std::ssize(kept.slot_tokens)) origin.token = kept.slot_tokens[static_cast<std::size_t>(origin.row)];
@@ -132,6 +138,28 @@ std::optional<Suspect> suspect_of(const LinearArgs& args, const Origin& origin) 
 std::optional<Suspect> suspect_of(const LinearExpertsArgs& args, const Origin& origin) {
   if (origin.expert < 0 || origin.expert >= std::ssize(args.experts)) return std::nullopt;
   return Suspect{args.experts[static_cast<std::size_t>(origin.expert)], origin.column, 1};
+}
+// The one of two rows that has a bad element, or the first.
+Suspect worse_of(const Weight& first, const Weight& second, std::int64_t row) {
+  return find_bad_element(first, row, 1) || !find_bad_element(second, row, 1) ? Suspect{first, row, 1} : Suspect{second, row, 1};
+}
+std::optional<Suspect> suspect_of(const GatedLinearArgs& args, const Origin& origin) { return worse_of(args.gate, args.up, origin.column); }
+std::optional<Suspect> suspect_of(const GatedExpertsArgs& args, const Origin& origin) {
+  if (origin.expert < 0 || origin.expert >= std::ssize(args.gate)) return std::nullopt;
+  const auto expert = static_cast<std::size_t>(origin.expert);
+  return worse_of(args.gate[expert], args.up[expert], origin.column);
+}
+// Of the token's experts the first with a bad element there; else the shared one.
+std::optional<Suspect> suspect_of(const ExpertsCombineArgs& args, const Origin& origin) {
+  const std::int64_t top_k = args.weights.dim(1);
+  const std::vector<std::int32_t> begin(args.slots.begin.i32(), args.slots.begin.i32() + args.slots.begin.dim(0));
+  for (std::int64_t k = 0; k < top_k; ++k) {
+    const std::int64_t expert = expert_of(begin, args.slot_of.i32()[origin.row * top_k + k]);
+    if (expert < 0 || expert >= std::ssize(args.experts)) continue;
+    const Weight& w = args.experts[static_cast<std::size_t>(expert)];
+    if (find_bad_element(w, origin.column, 1)) return Suspect{w, origin.column, 1};
+  }
+  return Suspect{args.shared, origin.column, 1};
 }
 std::optional<Suspect> suspect_of(const EmbedArgs& args, const Origin& origin) {
   return Suspect{args.table, args.tokens.i32()[origin.row], 1};

@@ -83,8 +83,8 @@ class BadWeights {
   void out(const char*, const Tensor&) {}
   void inout(const char*, const Tensor&) {}
   void weight(const char* name, const Weight& w) { look(name, w); }
-  void weights(const char*, std::span<const Weight> all) {
-    for (std::size_t i = 0; i < all.size(); ++i) look(fmt::format("experts.{}", i), all[i]);
+  void weights(const char* name, std::span<const Weight> all) {
+    for (std::size_t i = 0; i < all.size(); ++i) look(fmt::format("{}.{}", name, i), all[i]);
   }
   void places(const TokenPlaces&) {}
   void cache_in(const char*, const CacheView&) {}

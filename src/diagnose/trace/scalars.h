@@ -18,6 +18,18 @@ void visit_scalars(A& args, V&& v) {
   v("precision", args.precision);
   v("rows", args.rows);
 }
+template <ArgsOf<GatedLinearArgs> A, class V>
+void visit_scalars(A& args, V&& v) {
+  v("precision", args.precision);
+}
+template <ArgsOf<GatedExpertsArgs> A, class V>
+void visit_scalars(A& args, V&& v) {
+  v("precision", args.precision);
+}
+template <ArgsOf<ExpertsCombineArgs> A, class V>
+void visit_scalars(A& args, V&& v) {
+  v("precision", args.precision);
+}
 template <ArgsOf<LatentQueryArgs> A, class V>
 void visit_scalars(A& args, V&& v) {
   v("precision", args.precision);

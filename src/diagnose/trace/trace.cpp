@@ -42,6 +42,7 @@ class TracedRun {
 
 // What is kept of a call of the exact run until the same call of the other one.
 struct ExactCall {
+  CallName name;
   std::vector<float> output;
   std::vector<std::int32_t> slots;  // of experts: begins, then tokens
 };
@@ -196,9 +197,9 @@ class Tracer {
 
   void run_exact(std::span<const std::int32_t> part, std::int64_t first) {
     StepProbe probe(Look::outputs);
-    probe.each = [this](const OpRun& run, const CallStats&, HostReader& reader) {
+    probe.each = [this](const OpRun& run, const CallStats& call, HostReader& reader) {
       MainOutput output = main_output(run, reader);
-      exact_calls_.push_back({.output = std::move(output.values), .slots = std::move(output.slots)});
+      exact_calls_.push_back({.name = call.name, .output = std::move(output.values), .slots = std::move(output.slots)});
     };
     probe.begin_step();
     const ProbeScope scope(exact_->runner.ops(), &probe);
@@ -222,12 +223,23 @@ class Tracer {
     bad_seen_ |= CallStats::bad(call.outputs) != nullptr;  // some never reach the guard: an index key that is NaN loses every comparison
     if (!call.outputs.empty()) summary.output.merge(call.outputs.front().values);
     summary.took_us += call.took_us;
-    if (static_cast<std::size_t>(call.index) < exact_calls_.size())
-      compare(main_output(run, reader), exact_calls_[static_cast<std::size_t>(call.index)], call, summary);
-    if (const auto* const* route = std::get_if<const RouteArgs*>(&run.args)) count_experts(**route, call, reader);
+    const ExactCall* const exact = same_exact_call(call);
+    if (exact != nullptr) compare(main_output(run, reader), *exact, call, summary);
+    if (const auto* const* route = std::get_if<const RouteArgs*>(&run.args)) count_experts(**route, call, exact, reader);
     if (const auto* const* attend = std::get_if<const AttendLatentArgs*>(&run.args)) look_at_selection(**attend, call, reader);
     if (wishes_.keep_values == Wish::yes)
       std::visit([&](const auto* args) { visit(*args, KeepOutputs(value_prefix(call.name), reader, report_.values)); }, run.args);
+  }
+
+  // The exact run's call of that name that comes next, if there is one: it may do in several ops what the main run does in one.
+  const ExactCall* same_exact_call(const CallStats& call) {
+    if (call.index == 0) next_exact_ = 0;
+    for (std::size_t i = next_exact_; i < exact_calls_.size(); ++i) {
+      if (!(exact_calls_[i].name == call.name)) continue;
+      next_exact_ = i + 1;
+      return &exact_calls_[i];
+    }
+    return nullptr;
   }
 
   CallSummary& summary_of(const CallStats& call) {
@@ -240,7 +252,8 @@ class Tracer {
 
   void compare(const MainOutput& here, const ExactCall& exact, const CallStats& call, CallSummary& summary) {
     if (call.name.op == "route") { routed_alike_ = here.slots == exact.slots; }
-    const bool by_slot = call.name.block == "experts" && (call.name.op == "linear_experts" || call.name.op == "silu_mul");
+    const bool by_slot = call.name.op == "gated_experts" ||
+                         (call.name.block == "experts" && (call.name.op == "linear_experts" || call.name.op == "silu_mul"));
     if ((by_slot && !routed_alike_) || here.values.size() != exact.output.size()) return;
     for (std::size_t i = 0; i < here.values.size(); ++i) {
       const double error = static_cast<double>(here.values[i]) - exact.output[i];
@@ -251,7 +264,7 @@ class Tracer {
     }
   }
 
-  void count_experts(const RouteArgs& route, const CallStats& call, HostReader& reader) {
+  void count_experts(const RouteArgs& route, const CallStats& call, const ExactCall* exact, HostReader& reader) {
     auto known = std::find_if(report_.routers.begin(), report_.routers.end(),
                               [&](const RouterBalance& balance) { return balance.layer == call.name.layer; });
     if (known == report_.routers.end()) known = report_.routers.insert(known, {.layer = call.name.layer, .chosen = {}});
@@ -260,9 +273,8 @@ class Tracer {
     for (std::size_t expert = 0; expert < known->chosen.size(); ++expert)
       known->chosen[expert] += here.i32()[expert + 1] - here.i32()[expert];
     known->tokens += route.logits.dim(0);
-    if (static_cast<std::size_t>(call.index) < exact_calls_.size() && !routed_alike_)
-      known->rerouted += rerouted_tokens(main_slots(route, reader), exact_calls_[static_cast<std::size_t>(call.index)].slots,
-                                         std::ssize(known->chosen), route.logits.dim(0));
+    if (exact != nullptr && !routed_alike_)
+      known->rerouted += rerouted_tokens(main_slots(route, reader), exact->slots, std::ssize(known->chosen), route.logits.dim(0));
   }
 
   static std::vector<std::int32_t> main_slots(const RouteArgs& route, HostReader& reader) {
@@ -319,6 +331,7 @@ class Tracer {
   StepCheck check_;
   TraceReport report_;
   std::vector<ExactCall> exact_calls_;
+  std::size_t next_exact_ = 0;
   bool routed_alike_ = true;
   bool bad_seen_ = false;
   std::int32_t best_ = 0;

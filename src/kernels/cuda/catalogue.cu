@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/latent/latent.h"
+#include "kernels/cuda/linear/gated.h"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/rows/rows.h"
 
@@ -30,6 +31,9 @@ Catalogue cuda_catalogue() {
   catalogue.of<RouteArgs>() = cuda::route_kernels();
   catalogue.of<CombineArgs>() = cuda::combine_kernels();
   catalogue.of<GatherRowsArgs>() = cuda::gather_rows_kernels();
+  catalogue.of<GatedLinearArgs>() = cuda::gated_linear_kernels();
+  catalogue.of<GatedExpertsArgs>() = cuda::gated_experts_kernels();
+  catalogue.of<ExpertsCombineArgs>() = cuda::experts_combine_kernels();
   return catalogue;
 }
 

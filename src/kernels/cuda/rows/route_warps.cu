@@ -1,5 +1,5 @@
-// route without groups for up to 512 experts: a warp chooses for a token, its experts in registers. A few tokens are one block, which then
-// numbers the slots too; for many, a block an expert does that.
+// route without groups for up to 512 experts: a warp chooses for a token, its experts in registers. A few tokens are one block, all of
+// whose threads take part in what comes before, and which then numbers the slots too; for many, a block an expert does that.
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/numbers.cuh"
 #include "kernels/cuda/rows/route.h"
@@ -9,8 +9,9 @@ namespace {
 
 constexpr int kMostExperts = 512;
 constexpr int kMostTopK = 32;
-constexpr int kFewTokens = 16, kFewChoices = 512;  // of one block
-constexpr int kWarps = 8;                          // a block, of many
+constexpr int kFewTokens = 16, kFewChoices = 512, kFewLogits = 4096;  // of one block
+constexpr int kFewThreads = 1024;
+constexpr int kWarps = 8;  // a block, of many
 
 struct Routing {
   const float* logits;  // [tokens, experts]
@@ -35,24 +36,13 @@ struct Chosen {
   float p[kMostTopK];
 };
 
-// A lane has the experts [lane * kOwn, lane * kOwn + kOwn).
+// Through double, so that exp is rounded as the reference's; then in float as there.
+__device__ float sigmoid(float logit) { return 1.0f / (1.0f + static_cast<float>(exp(-static_cast<double>(logit)))); }
+
+// A lane has the experts [lane * kOwn, lane * kOwn + kOwn); `order` is 0 where there is none.
 template <int kOwn>
-__device__ void choose(const Routing& args, std::int64_t token, Chosen& chosen) {
+__device__ void choose(const Routing& args, std::int64_t token, const float (&p)[kOwn], std::uint32_t (&order)[kOwn], Chosen& chosen) {
   const int lane = static_cast<int>(threadIdx.x) % 32, first = lane * kOwn;
-  float p[kOwn], bias[kOwn];
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
-    const bool there = first + i < args.experts;
-    p[i] = there ? args.logits[token * args.experts + first + i] : 0.0f;
-    bias[i] = there ? args.bias[first + i] : 0.0f;
-  }
-  std::uint32_t order[kOwn];  // 0: taken, or not there
-#pragma unroll
-  for (int i = 0; i < kOwn; ++i) {
-    // Through double, so that exp is rounded as the reference's; then in float as there.
-    p[i] = 1.0f / (1.0f + static_cast<float>(exp(-static_cast<double>(p[i]))));
-    order[i] = first + i < args.experts ? order_of(p[i] + bias[i]) : 0;
-  }
   std::uint32_t taken = 0;
   for (int k = 0; k < args.top_k; ++k) {
     std::uint32_t largest = 0;
@@ -70,12 +60,10 @@ __device__ void choose(const Routing& args, std::int64_t token, Chosen& chosen) 
       found = true;
     }
   }
-  int before = __popc(taken);
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(kAllLanes, before, step);
-    if (lane >= step) before += other;
-  }
-  before -= __popc(taken);
+  // How many of the chosen come before the lane's.
+  int before = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) before += __popc(__ballot_sync(kAllLanes, (taken >> i & 1u) != 0) & ((1u << lane) - 1u));
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
     if ((taken >> i & 1u) == 0) continue;
@@ -98,46 +86,84 @@ struct Slots {
   std::int32_t* tokens;   // [tokens * top_k]
 };
 
-// A warp a token; then each thread finds where its expert's slots begin and where its choices go.
+// All threads make the orders of all experts, a warp chooses for a token, and then each thread finds where its expert's slots begin and
+// where its choices go.
 template <int kOwn>
-__global__ void __launch_bounds__(kFewTokens * 32) route_few_kernel(Routing args, Slots slots) {
+__global__ void __launch_bounds__(kFewThreads) route_few_kernel(Routing args, Slots slots) {
   begin_kernel();
   __shared__ Chosen chosen[kFewTokens];
-  __shared__ std::int32_t all[kFewChoices];
-  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, threads = static_cast<int>(blockDim.x);
-  const int choices = static_cast<int>(args.tokens) * args.top_k;
-  if (warp < args.tokens) {
-    choose<kOwn>(args, warp, chosen[warp]);
-    for (int k = thread % 32; k < args.top_k; k += 32) all[warp * args.top_k + k] = chosen[warp].expert[k];
+  __shared__ float values[kFewLogits];
+  __shared__ std::uint32_t orders[kFewLogits];
+  __shared__ int4 all[kFewChoices / 4];
+  auto* const one = reinterpret_cast<int*>(all);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, threads = static_cast<int>(blockDim.x);
+  const int tokens = static_cast<int>(args.tokens), choices = tokens * args.top_k, quads = (choices + 3) / 4;
+  for (int i = thread; i < tokens * args.experts; i += threads) {
+    const float p = sigmoid(args.logits[i]);
+    values[i] = p;
+    orders[i] = order_of(p + args.bias[i % args.experts]);
+  }
+  if (thread < 4) one[max(quads * 4 - 4, 0) + thread] = 1 << 30;  // behind the last choice
+  __syncthreads();
+  if (warp < tokens) {
+    const int first = lane * kOwn;
+    float p[kOwn];
+    std::uint32_t order[kOwn];
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const bool there = first + i < args.experts;
+      p[i] = there ? values[warp * args.experts + first + i] : 0.0f;
+      order[i] = there ? orders[warp * args.experts + first + i] : 0;
+    }
+    choose<kOwn>(args, warp, p, order, chosen[warp]);
+    for (int k = lane; k < args.top_k; k += 32) one[warp * args.top_k + k] = chosen[warp].expert[k];
   }
   __syncthreads();
   for (int i = thread; i < choices; i += threads) {
-    const std::int32_t expert = all[i];
+    const int expert = one[i];
     int slot = 0;
-    for (int j = 0; j < choices; ++j) slot += all[j] < expert || (all[j] == expert && j < i);
+    for (int j = 0; j < quads; ++j) {
+      const int4 four = all[j];
+      const int other[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+      for (int k = 0; k < 4; ++k) slot += other[k] < expert || (other[k] == expert && 4 * j + k < i);
+    }
     slots.slot_of[i] = slot;
     slots.tokens[slot] = i / args.top_k;
   }
-  for (int expert = thread; expert <= args.experts; expert += threads) {
+  for (int expert = thread; expert < args.experts; expert += threads) {
     int begin = 0;
-    for (int j = 0; j < choices; ++j) begin += all[j] < expert;
+    for (int j = 0; j < quads; ++j) begin += (all[j].x < expert) + (all[j].y < expert) + (all[j].z < expert) + (all[j].w < expert);
     slots.begin[expert] = begin;
   }
+  if (thread == 0) slots.begin[args.experts] = choices;
 }
 
 template <int kOwn>
 __global__ void __launch_bounds__(kWarps * 32) choose_kernel(Routing args) {
   begin_kernel();
   __shared__ Chosen chosen[kWarps];
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32, first = static_cast<int>(threadIdx.x) % 32 * kOwn;
   const std::int64_t token = std::int64_t{blockIdx.x} * kWarps + warp;
-  if (token < args.tokens) choose<kOwn>(args, token, chosen[warp]);
+  if (token >= args.tokens) return;
+  float p[kOwn];
+  std::uint32_t order[kOwn];
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) p[i] = first + i < args.experts ? args.logits[token * args.experts + first + i] : 0.0f;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    p[i] = sigmoid(p[i]);
+    order[i] = first + i < args.experts ? order_of(p[i] + args.bias[first + i]) : 0;
+  }
+  choose<kOwn>(args, token, p, order, chosen[warp]);
 }
 
 bool fits_warps(const RouteArgs& args) {
   return args.groups == 1 && args.logits.dim(1) <= kMostExperts && args.weights.dim(1) <= kMostTopK;
 }
-bool is_few(const RouteArgs& args) { return args.logits.dim(0) <= kFewTokens && args.weights.shape.elements() <= kFewChoices; }
+bool is_few(const RouteArgs& args) {
+  return args.logits.dim(0) <= kFewTokens && args.weights.shape.elements() <= kFewChoices && args.logits.shape.elements() <= kFewLogits;
+}
 
 std::int64_t workspace(const RouteArgs& args, int threads) {
   return fits_warps(args) && is_few(args) ? 0 : route_generic().workspace_bytes(args, threads);
@@ -156,7 +182,8 @@ void launch_routing(const RouteArgs& args, Lane& lane) {
                   .normalise = args.normalise == RouteArgs::Weights::normalised,
                   .scale = args.scale};
   if (is_few(args)) {
-    const unsigned threads = std::max(256u, static_cast<unsigned>(tokens) * 32);
+    const auto threads = static_cast<unsigned>(
+        std::clamp<std::int64_t>(round_up(args.logits.shape.elements(), 32), std::max<std::int64_t>(256, tokens * 32), kFewThreads));
     const Slots slots{.begin = args.slots.begin.i32(), .slot_of = args.slot_of.i32(), .tokens = args.slots.tokens.i32()};
     launch(route_few_kernel<kOwn>, 1, threads, 0, stream_of(lane), routing, slots);
     return;

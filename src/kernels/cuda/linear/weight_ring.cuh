@@ -1,0 +1,110 @@
+// A warp's chunks of sixteen rows on their way into registers. What bounds kernels for few tokens on four-bit weights is the number of
+// instructions, so that addresses are kept, not made.
+#pragma once
+
+#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/linear/few_rows.cuh"
+
+namespace reckoner::cuda {
+
+// Rows g and g + 8 of a tile, with lane = 4 g + t, and the scales of row lane % 16.
+struct RowPointers {
+  const std::byte *low, *high, *scales;
+};
+
+template <class C, int kDepth>
+class WeightRing {
+ public:
+  // `stages`: the warp's own.
+  __device__ explicit WeightRing(Stage<C> (&stages)[kDepth])
+      : memory_(reinterpret_cast<const unsigned char*>(stages)), to_(shared_address(stages)), lane_(static_cast<int>(threadIdx.x) % 32) {}
+
+  // Asks for the chunk at the pointers and moves them on by `step` chunks. Each call is to be followed by commit_copies().
+  __device__ void fetch(RowPointers& at, int step) {
+    const std::uint32_t to = to_ + put_ + lane_ * 16;
+#pragma unroll
+    for (int plane = 0; plane < C::kPlanes; ++plane) {
+      copy(to + plane * kPlaneBytes, at.low + plane * 64);
+      copy(to + plane * kPlaneBytes + kPlaneBytes / 2, at.high + plane * 64);
+    }
+    if constexpr (C::kScaleBytes > 0) {
+      if (lane_ < 16) copy_scales(to_ + put_ + kScalesAt + lane_ * C::kScaleBytes, at.scales);
+      at.scales += step * C::kScaleBytes;
+    }
+    at.low += step * C::kPlanes * 64;
+    at.high += step * C::kPlanes * 64;
+    put_ = put_ == (kDepth - 1) * kStageBytes ? 0 : put_ + kStageBytes;
+  }
+
+  // The oldest chunk, once it is there: whoever calls has waited for the copies, and the warp meets before it fetches again.
+  __device__ void take(C (&now)[2], const std::uint32_t* scale_pairs) {
+    const unsigned char* const from = memory_ + get_;
+    const int g = lane_ / 4, t = lane_ % 4;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int plane = 0; plane < C::kPlanes; ++plane)
+        now[half].codes[plane] = *reinterpret_cast<const uint4*>(from + plane * kPlaneBytes + half * (kPlaneBytes / 2) + lane_ * 16);
+      now[half].take_scales(reinterpret_cast<const std::byte*>(from + kScalesAt + (g + half * 8) * C::kScaleBytes), t, scale_pairs);
+    }
+    get_ = get_ == (kDepth - 1) * kStageBytes ? 0 : get_ + kStageBytes;
+  }
+
+ private:
+  static constexpr int kPlaneBytes = 1024, kScalesAt = C::kPlanes * kPlaneBytes, kStageBytes = sizeof(Stage<C>);
+  static_assert(kTiles == 1);
+  __device__ static void copy(std::uint32_t to, const std::byte* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+  }
+  __device__ static void copy_scales(std::uint32_t to, const std::byte* from) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(C::kScaleBytes) : "memory");
+  }
+
+  const unsigned char* memory_;
+  std::uint32_t to_;
+  int lane_, put_ = 0, get_ = 0;
+};
+
+// A lane's columns of a rounded row: `row` begins at the lane's own of the first chunk.
+template <class C>
+struct RoundedColumns {
+  uint4 pieces[C::kUnits];
+  __device__ static const uint4* own(const void* row, int t) { return static_cast<const uint4*>(row) + C::column(0, t) / 8; }
+  __device__ void load(const uint4* row, int chunk) {
+#pragma unroll
+    for (int unit = 0; unit < C::kUnits; ++unit) pieces[unit] = row[chunk * (C::kColumns / 8) + C::column(unit, 0) / 8];
+  }
+};
+
+// Sixteen rows times a chunk of columns, added to the sums: those of every second instruction stand apart, so that they need not wait for
+// each other.
+template <class C>
+__device__ void multiply_chunk(const C (&now)[2], const uint4 (&columns)[C::kUnits], float (&sums)[2][4]) {
+  float chunk_sums[2][4] = {};
+  float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
+#pragma unroll
+  for (int unit = 0; unit < C::kUnits; ++unit) {
+    std::uint32_t low[4], high[4];
+    now[0].pairs(unit, low);
+    now[1].pairs(unit, high);
+    mma_bf16(into[0], low[0], high[0], low[1], high[1], columns[unit].x, columns[unit].y);
+    mma_bf16(into[1], low[2], high[2], low[3], high[3], columns[unit].z, columns[unit].w);
+  }
+  if constexpr (C::kScaled) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
+  }
+}
+
+// The sums are in sums[0]. A row with a code that is NaN is NaN.
+__device__ inline void finish_sums(const bool (&bad)[2], float (&sums)[2][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (threadIdx.x % 32 & ~3u) & 15u;
+    if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
+  }
+}
+
+}  // namespace reckoner::cuda
