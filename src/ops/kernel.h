@@ -15,6 +15,7 @@
 #include "ops/latent.h"
 #include "ops/linear.h"
 #include "ops/linear_experts.h"
+#include "ops/linear_group.h"
 #include "ops/probe.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -51,7 +52,7 @@ struct Kernel {
 template <template <class...> class Template>
 using ForEachOp = Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs,
                            RopeHeadsArgs, StoreLatentArgs, StoreIndexKeyArgs, StoreRowsArgs, IndexSelectArgs, AttendLatentArgs,
-                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs>;
+                           AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs, LinearGroupArgs>;
 
 template <class... Args>
 struct KernelLists {

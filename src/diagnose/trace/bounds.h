@@ -17,6 +17,7 @@ std::vector<double> allowed(const Args&, const Args&, std::string_view) {
 }
 std::vector<double> allowed(const LinearArgs& before, const LinearArgs& after, std::string_view output);
 std::vector<double> allowed(const LinearExpertsArgs& before, const LinearExpertsArgs& after, std::string_view output);
+std::vector<double> allowed(const LinearGroupArgs& before, const LinearGroupArgs& after, std::string_view output);
 std::vector<double> allowed(const LatentQueryArgs& before, const LatentQueryArgs& after, std::string_view output);
 std::vector<double> allowed(const LatentValueArgs& before, const LatentValueArgs& after, std::string_view output);
 std::vector<double> allowed(const RmsNormArgs& before, const RmsNormArgs& after, std::string_view output);

@@ -133,6 +133,9 @@ std::optional<Suspect> suspect_of(const LinearExpertsArgs& args, const Origin& o
   if (origin.expert < 0 || origin.expert >= std::ssize(args.experts)) return std::nullopt;
   return Suspect{args.experts[static_cast<std::size_t>(origin.expert)], origin.column, 1};
 }
+std::optional<Suspect> suspect_of(const LinearGroupArgs& args, const Origin& origin) {
+  return Suspect{args.parts[static_cast<std::size_t>(part_of(origin.argument))].w, origin.column, 1};
+}
 std::optional<Suspect> suspect_of(const EmbedArgs& args, const Origin& origin) {
   return Suspect{args.table, args.tokens.i32()[origin.row], 1};
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "model/blocks/blocks.h"
 #include "model/rope.h"
@@ -55,6 +56,23 @@ void attend(Forward& f, const MlaWeights& w, const CacheView& cache, const Atten
   f.ops(LatentValueArgs{.x = attended, .kv_b = w.kv_b, .nope = c.qk_nope_head_dim, .y = part.values, .precision = f.precision});
 }
 
+// The input of some linear layers: x, or its norm.
+struct LinearInput {
+  Tensor x;
+  Tensor norm = {};  // its weight, or empty; then x is normalised in place where no kernel does it on the way
+};
+
+// Linear layers of one input: in one go where there is a kernel for that, and their weights have one format.
+void linear_parts(Forward& f, const LinearInput& input, const std::vector<LinearPart>& parts) {
+  LinearGroupArgs group{
+      .x = input.x, .norm = input.norm, .epsilon = kLatentNormEpsilon, .count = static_cast<int>(parts.size()), .parts = {}};
+  std::copy(parts.begin(), parts.end(), group.parts.begin());
+  const auto is_like_first = [&](const LinearPart& part) { return part.w.format == parts.front().w.format; };
+  if (f.ops.serves<LinearGroupArgs>(group.key()) && std::all_of(parts.begin(), parts.end(), is_like_first)) return f.ops(group);
+  if (input.norm.shape.rank() != 0) f.ops(norm_of(group, input.x));
+  for (int part = 0; part < group.count; ++part) f.ops(linear_of(group, part, input.x));
+}
+
 }  // namespace
 
 Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t layer, const Tensor& x, Selection* selection) {
@@ -67,12 +85,29 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
   const Tensor y = f.scratch.f32({tokens, c.hidden_size});
   const Arena::Scope scope(f.scratch);
 
-  const Tensor query_latent = f.linear(x, w.q_a);  // [tokens, q_lora]
-  f.ops(RmsNormArgs{.x = query_latent, .add = {}, .weight = w.q_a_norm, .epsilon = kLatentNormEpsilon, .y = query_latent, .guard = {}});
-  const Tensor q = f.linear(query_latent, w.q_b).reshaped({tokens, heads, head_dim});
+  const bool indexes = selection != nullptr && c.indexer_kinds[static_cast<std::size_t>(layer)] == IndexerKind::full;
+  const IndexerWeights& own_indexer = layer_weights.indexer;
+  const Tensor query_latent = f.scratch.f32({tokens, w.q_a.rows});  // [tokens, q_lora]
+  const Tensor kv = f.scratch.f32({tokens, w.kv_a.rows});           // [tokens, latent + rope]
+  const Tensor all_q = f.scratch.f32({tokens, w.q_b.rows});
+  std::vector<LinearPart> of_x = {{.w = w.q_a, .y = query_latent, .precision = f.precision},
+                                  {.w = w.kv_a, .y = kv, .precision = f.precision}};
+  std::vector<LinearPart> of_latent = {{.w = w.q_b, .y = all_q, .precision = f.precision}};
+  IndexerRows index_rows;
+  if (indexes) {
+    index_rows = {.key = f.scratch.f32({tokens, own_indexer.wk.rows}),
+                  .head_weights = f.scratch.f32({tokens, own_indexer.weights_proj.rows}),
+                  .q = f.scratch.f32({tokens, own_indexer.wq_b.rows})};
+    of_x.push_back({.w = own_indexer.wk, .y = index_rows.key, .precision = f.precision});
+    // How much each head counts decides which tokens are seen at all: always in float.
+    of_x.push_back({.w = own_indexer.weights_proj, .y = index_rows.head_weights, .precision = Precision::exact});
+    of_latent.push_back({.w = own_indexer.wq_b, .y = index_rows.q, .precision = f.precision});
+  }
+  linear_parts(f, {.x = x}, of_x);
+  linear_parts(f, {.x = query_latent, .norm = w.q_a_norm}, of_latent);
+  const Tensor q = all_q.reshaped({tokens, heads, head_dim});
   f.ops(RopeHeadsArgs{.x = q, .first = c.qk_nope_head_dim, .layout = layout(c.rope.interleave), .cosine = f.cosine, .sine = f.sine});
 
-  const Tensor kv = f.linear(x, w.kv_a);  // [tokens, latent + rope]
   f.ops(StoreLatentArgs{.kv = kv,
                         .weight = w.kv_a_norm,
                         .epsilon = kLatentNormEpsilon,
@@ -81,9 +116,9 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
                         .sine = f.sine,
                         .places = f.batch.places,
                         .cache = cache});
-  if (selection != nullptr && c.indexer_kinds[static_cast<std::size_t>(layer)] == IndexerKind::full) {
+  if (indexes) {
     f.enter("indexer");
-    indexer(f, layer_weights.indexer, f.cache.index_keys[static_cast<std::size_t>(layer)], x, query_latent, *selection);
+    indexer(f, own_indexer, f.cache.index_keys[static_cast<std::size_t>(layer)], index_rows, *selection);
     f.enter("attention");
   }
 
@@ -95,15 +130,12 @@ Tensor mla_attention(Forward& f, const LayerWeights& layer_weights, std::int64_t
   return y;
 }
 
-void indexer(Forward& f, const IndexerWeights& w, const CacheView& keys, const Tensor& x, const Tensor& query_latent,
-             Selection& selection) {
+void indexer(Forward& f, const IndexerWeights& w, const CacheView& keys, const IndexerRows& rows, Selection& selection) {
   const ModelConfig& c = f.config;
   constexpr float kKeyNormEpsilon = 1e-6f;  // of torch's LayerNorm as the published code builds it, not rms_norm_eps
   const RopeLayout rope = layout(c.rope.indexer_interleave);
-  const Arena::Scope scope(f.scratch);
 
-  const Tensor key = f.linear(x, w.wk);  // [tokens, index_dim]
-  f.ops(StoreIndexKeyArgs{.k = key,
+  f.ops(StoreIndexKeyArgs{.k = rows.key,
                           .weight = w.k_norm,
                           .bias = w.k_norm_bias,
                           .epsilon = kKeyNormEpsilon,
@@ -112,12 +144,10 @@ void indexer(Forward& f, const IndexerWeights& w, const CacheView& keys, const T
                           .sine = f.sine,
                           .places = f.batch.places,
                           .cache = keys});
-  const Tensor q = f.linear(query_latent, w.wq_b).reshaped({f.tokens(), c.index_n_heads, c.index_head_dim});
+  const Tensor q = rows.q.reshaped({f.tokens(), c.index_n_heads, c.index_head_dim});
   f.ops(RopeHeadsArgs{.x = q, .first = 0, .layout = rope, .cosine = f.cosine, .sine = f.sine});
-  // How much each head counts decides which tokens are seen at all: always in float.
-  const Tensor head_weights = f.linear(x, w.weights_proj, Precision::exact);  // [tokens, index_heads]
   f.ops(IndexSelectArgs{.q = q,
-                        .weights = head_weights,
+                        .weights = rows.head_weights,
                         .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.index_n_heads * c.index_head_dim))),
                         .places = f.batch.places,
                         .keys = keys,

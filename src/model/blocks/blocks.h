@@ -13,10 +13,14 @@ Tensor mla_attention(Forward& forward, const LayerWeights& weights, std::int64_t
 // Grouped-query attention of normalised x [tokens, hidden] -> [tokens, hidden]. Writes the layer's cache rows of these tokens.
 Tensor grouped_attention(Forward& forward, const LayerWeights& weights, std::int64_t layer, const Tensor& x);
 
-// The lightning indexer: stores the index keys of these tokens and selects what each may attend to.
-// x: [tokens, hidden] normalised, query_latent: [tokens, q_lora] after q_a_layernorm.
-void indexer(Forward& forward, const IndexerWeights& weights, const CacheView& keys, const Tensor& x, const Tensor& query_latent,
-             Selection& selection);
+// What the lightning indexer is made of, from the same layers' inputs as attention's own.
+struct IndexerRows {
+  Tensor key;           // [tokens, index_dim]
+  Tensor head_weights;  // [tokens, index_heads]
+  Tensor q;             // [tokens, index_heads * index_dim]
+};
+// Stores the index keys of these tokens and selects what each may attend to.
+void indexer(Forward& forward, const IndexerWeights& weights, const CacheView& keys, const IndexerRows& rows, Selection& selection);
 
 // down( silu(gate x) * up x ): [tokens, hidden] -> [tokens, hidden]
 Tensor mlp(Forward& forward, const MlpWeights& weights, const Tensor& x);
