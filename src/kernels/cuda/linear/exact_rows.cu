@@ -30,7 +30,7 @@ void run_format(const LinearArgs& args, Lane& lane) {
   const std::int64_t tokens = args.x.dim(0);
   if (tokens == 1) return launch_exact<kFormat, 2, 1>(args, lane);
   if (tokens <= 4) return launch_exact<kFormat, 2, 4>(args, lane);
-  launch_exact<kFormat, 4, 8>(args, lane);
+  launch_exact<kFormat, kFormat == QuantFormat::f32 ? 2 : 4, 8>(args, lane);
 }
 
 }  // namespace

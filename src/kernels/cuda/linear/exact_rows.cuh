@@ -10,6 +10,15 @@ namespace reckoner::cuda {
 inline constexpr int kExactThreads = 256;
 inline constexpr int kExactWarps = kExactThreads / 32;
 
+// What nobody reads again; where it stands, that is before wait_for_previous() if it is written so.
+__device__ inline uint4 load_once(const void* at) {
+  uint4 value;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+               : "l"(at));
+  return value;
+}
+
 // Eight neighbouring elements of a row, as they are stored.
 template <QuantFormat kFormat>
 struct PlainEight {
@@ -18,7 +27,7 @@ struct PlainEight {
 
   __device__ void load(const std::byte* row, int piece) {
 #pragma unroll
-    for (int i = 0; i < kBytes / 2; ++i) words[i] = reinterpret_cast<const uint4*>(row)[piece * (kBytes / 2) + i];
+    for (int i = 0; i < kBytes / 2; ++i) words[i] = load_once(reinterpret_cast<const uint4*>(row) + piece * (kBytes / 2) + i);
   }
   __device__ void clear() {
 #pragma unroll

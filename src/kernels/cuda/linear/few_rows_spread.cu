@@ -21,7 +21,7 @@ constexpr std::int64_t kColumnsMultiple = 128;
 constexpr int kBlocks = 1;  // a multiprocessor: with room for one of the next kernel's
 
 // Steps that a warp has under way: of one chunk of sixteen rows each.
-constexpr int depth_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 7 : 4; }
+constexpr int depth_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 6 : format == QuantFormat::fp8_block ? 3 : 4; }
 
 // Where the operands of a lane lie one after the other, a quad's beside each other: unit u of lane t at 4 u + t of its chunk.
 template <class C>
@@ -41,14 +41,6 @@ struct alignas(16) SpreadShared {
   std::uint32_t scale_pairs[256];
 };
 // Behind it: activations, [tokens][token_stride] uint4; partial sums, [tiles][share][tokens][16] floats.
-
-__device__ inline uint4 load_once(const std::byte* at) {
-  uint4 value;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(at));
-  return value;
-}
 
 template <class C>
 __device__ uint4 round_piece(const float4& low, const float4& high) {
@@ -415,6 +407,7 @@ void run_linear_spread(const LinearGroupArgs& args, Lane& lane) {
   s.tokens = static_cast<int>(args.x.dim(0));
   const QuantFormat format = args.parts[0].w.format;
   s.share = share_of(format, args.x.dim(1));
+  if (fits_linear_dots(format, s.tokens, args.x.dim(1))) return run_linear_dots(s, multiprocessors(), lane);
   for_chunk_format(format, [&]<QuantFormat kFormat>() { launch_spread<kFormat>(s, lane); });
 }
 

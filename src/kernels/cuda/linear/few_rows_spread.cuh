@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/common/weights.cuh"
+#include "ops/kernel.h"
 
 namespace reckoner::cuda {
 
@@ -25,5 +26,9 @@ struct Spread {
   int tokens;
   int share;  // warps that share the columns of a tile
 };
+
+// few_rows_dots.cu: one or two tokens, BF16; parts in float are like any other there. Fills in which rows are whose.
+bool fits_linear_dots(QuantFormat format, std::int64_t tokens, std::int64_t cols);
+void run_linear_dots(Spread& s, int multiprocessors, Lane& lane);
 
 }  // namespace reckoner::cuda
