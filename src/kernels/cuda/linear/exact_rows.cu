@@ -14,7 +14,8 @@ __global__ void __launch_bounds__(kExactThreads) linear_exact_kernel(DeviceWeigh
   __shared__ float scratch[kExactWarps][kRows * kTokens];
   const std::int64_t first = std::int64_t{blockIdx.y} * kTokens;
   const int count = static_cast<int>(min(static_cast<long long>(tokens - first), static_cast<long long>(kTokens)));
-  exact_rows<kFormat, kRows, kTokens>(w, static_cast<int>(blockIdx.x) * kRows, x + first * w.cols, count, scratch, y + first * w.rows);
+  exact_rows<kFormat, kRows, kTokens, kRows == 8 ? 1 : 3>(w, static_cast<int>(blockIdx.x) * kRows, x + first * w.cols, count, scratch,
+                                                          y + first * w.rows);
 }
 
 template <QuantFormat kFormat, int kRows, int kTokens>
@@ -30,6 +31,7 @@ void run_format(const LinearArgs& args, Lane& lane) {
   const std::int64_t tokens = args.x.dim(0);
   if (tokens == 1) return launch_exact<kFormat, 2, 1>(args, lane);
   if (tokens <= 4) return launch_exact<kFormat, 2, 4>(args, lane);
+  if (tokens > 16) return launch_exact<kFormat, 8, 8>(args, lane);  // reads tokens less often
   launch_exact<kFormat, kFormat == QuantFormat::f32 ? 2 : 4, 8>(args, lane);
 }
 

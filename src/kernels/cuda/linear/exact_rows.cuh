@@ -50,11 +50,10 @@ struct PlainEight {
 };
 
 // y[t][row] for the rows [first_row, first_row + kRows) that exist, of `tokens` <= kTokens tokens whose rows begin at `x`. All threads call
-// it. Waits for the kernels ahead once the first weights are on their way.
-template <QuantFormat kFormat, int kRows, int kTokens>
+// it; kAhead: pieces of a thread that are under way. Waits for the kernels ahead once the first weights are on their way.
+template <QuantFormat kFormat, int kRows, int kTokens, int kAhead = 3>
 __device__ void exact_rows(const DeviceWeight& w, int first_row, const float* x, int tokens, float (&scratch)[kExactWarps][kRows * kTokens],
                            float* y) {
-  constexpr int kAhead = 3;  // pieces of a thread
   const int pieces = static_cast<int>(w.cols / 8), rows = static_cast<int>(w.rows), thread = static_cast<int>(threadIdx.x);
   PlainEight<kFormat> codes[kAhead][kRows];
   const auto load = [&](int first) {

@@ -13,13 +13,14 @@ constexpr int kThreads = kExactThreads, kWarps = kExactWarps;
 constexpr int kMostRows = 64;  // a block
 constexpr int kMostPieces = 4;
 constexpr int kMostTokens = 2;
-constexpr int kBlocks = 2;  // a multiprocessor
+// Blocks a multiprocessor: as many as their registers leave room for.
+constexpr int blocks_of(int pieces, int tokens) { return pieces * tokens == 1 ? 4 : 2; }
 
 // Rows that are under way.
-constexpr int ahead_of(int pieces, int tokens) { return pieces == 1 ? 8 : pieces == 2 ? 5 : pieces == 3 ? 4 : tokens == 1 ? 3 : 2; }
+constexpr int ahead_of(int pieces, int tokens) { return pieces == 1 ? (tokens == 1 ? 6 : 8) : pieces == 2 ? 5 : pieces == 3 ? 4 : tokens == 1 ? 3 : 2; }
 
 template <int kPieces, int kTokens>
-__global__ void __launch_bounds__(kThreads, kBlocks) linear_dots_kernel(const __grid_constant__ Spread s) {
+__global__ void __launch_bounds__(kThreads, blocks_of(kPieces, kTokens)) linear_dots_kernel(const __grid_constant__ Spread s) {
   constexpr int kAhead = ahead_of(kPieces, kTokens);
   __shared__ float partial[kMostRows][kTokens][kWarps];
   __shared__ float squares[kTokens][kWarps];
@@ -76,11 +77,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks) linear_dots_kernel(const __
   }
 
   for (int first = first_row; first < end_row; first += kAhead) {
+    float sums[kAhead][kTokens] = {};
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      const int row = first + i;
-      if (row >= end_row) break;
-      float sums[kTokens] = {};
+      if (first + i >= end_row) break;
 #pragma unroll
       for (int p = 0; p < kPieces; ++p) {
         float weights[8];
@@ -88,14 +88,25 @@ __global__ void __launch_bounds__(kThreads, kBlocks) linear_dots_kernel(const __
 #pragma unroll
         for (int t = 0; t < kTokens; ++t) {
 #pragma unroll
-          for (int k = 0; k < 8; ++k) sums[t] = fmaf(weights[k], x[t][p][k], sums[t]);
+          for (int k = 0; k < 8; ++k) sums[i][t] = fmaf(weights[k], x[t][p][k], sums[i][t]);
         }
       }
-      fetch(row + kAhead, ring[i]);
+      fetch(first + i + kAhead, ring[i]);
+    }
+    // As warp_sum(), all rows side by side.
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+#pragma unroll
+        for (int t = 0; t < kTokens; ++t) sums[i][t] += __shfl_xor_sync(kAllLanes, sums[i][t], step);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
 #pragma unroll
       for (int t = 0; t < kTokens; ++t) {
-        const float sum = warp_sum(sums[t]);
-        if (lane == 0) partial[row - first_row][t][warp] = sum;
+        if (lane == i && first + i < end_row) partial[first + i - first_row][t][warp] = sums[i][t];
       }
     }
   }
@@ -142,7 +153,8 @@ void run_linear_dots(Spread& s, int multiprocessors, Lane& lane) {
   std::int64_t all = 0;
   for (int i = 0; i < s.count; ++i) all += s.parts[i].w.rows;
   // So that all blocks run at a time, each with as many rows.
-  const std::int64_t blocks = std::int64_t{multiprocessors} * kBlocks;
+  const std::int64_t blocks =
+      std::int64_t{multiprocessors} * blocks_of(static_cast<int>(blocks_for(s.parts[0].w.cols / 8, kThreads)), s.tokens);
   std::int64_t rows = (all + blocks - 1) / blocks;
   const auto needed = [&] {
     std::int64_t sum = 0;

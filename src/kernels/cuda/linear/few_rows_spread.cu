@@ -18,7 +18,8 @@ static_assert(kThreads == kExactThreads, "a block's rows in float are for all of
 constexpr int kRows = 16;      // of a tile
 constexpr int kFewTokens = 2;  // that each block rounds for itself
 constexpr std::int64_t kColumnsMultiple = 128;
-constexpr int kBlocks = 1;  // a multiprocessor: with room for one of the next kernel's
+// Blocks a multiprocessor, measured: where there is little to read, half as many are done sooner.
+constexpr int blocks_of(QuantFormat format, std::int64_t cols) { return format == QuantFormat::nvfp4 && cols <= 2048 ? 1 : 2; }
 
 // Steps that a warp has under way: of one chunk of sixteen rows each.
 constexpr int depth_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 6 : format == QuantFormat::fp8_block ? 3 : 4; }
@@ -166,6 +167,7 @@ __device__ void spread_rows(const Spread& s, const DeviceWeight& w, float* y, in
   for (int i = 0; i < kDepth; ++i) fetch(ring[i]);
   if constexpr (kFormat == QuantFormat::nvfp4) shared.scale_pairs[threadIdx.x] = C::scale_pair(threadIdx.x);
   wait_for_previous();
+  let_next_begin();  // its first weights find room for themselves only where a block of ours has ended
   place_tokens<C>(s, cols, x, shared);
   __syncthreads();
 
@@ -219,7 +221,6 @@ __device__ void spread_rows(const Spread& s, const DeviceWeight& w, float* y, in
       tile += groups;
     }
   }
-  let_next_begin();
   __syncthreads();
   const int rows = end_row - first_row;
   for (int i = static_cast<int>(threadIdx.x); i < s.tokens * rows; i += kThreads) {
@@ -332,8 +333,7 @@ std::int64_t shared_bytes(const Spread& s, int most_rows) {
 std::int64_t rounded_bytes(std::int64_t tokens, std::int64_t cols) { return tokens > kFewTokens ? tokens * cols * 2 : 0; }
 
 // So that all blocks of the rounded parts run at a time, each with as many rows.
-int rows_each(const Spread& s) {
-  const int blocks = multiprocessors() * kBlocks;
+int rows_each(const Spread& s, int blocks) {
   std::int64_t all = 0;
   for (int i = 0; i < s.rounded_parts; ++i) all += s.parts[i].w.rows;
   for (std::int64_t rows = (all + blocks - 1) / blocks;; ++rows) {
@@ -352,7 +352,7 @@ void launch_spread(Spread& s, Lane& lane) {
            rounded, cols / 8);
     s.rounded = rounded;
   }
-  int rows = rows_each(s), end = 0;
+  int rows = rows_each(s, multiprocessors() * blocks_of(kFormat, cols)), end = 0;
   while (rows > 1 && shared_bytes(s, rows) > most_shared_bytes()) rows = rows > kRows ? rows - kRows : rows - 1;
   for (int i = 0; i < s.count; ++i) {
     s.parts[i].rows = i < s.rounded_parts ? rows : 2;
@@ -371,7 +371,13 @@ bool fits(const Weight& w, std::int64_t tokens) {
 
 }  // namespace
 
-bool fits_linear_spread(const LinearArgs& args) { return fits(args.w, args.x.dim(0)); }
+// Measured (bench/results): elsewhere the ways that were there before are as quick.
+bool fits_linear_spread(const LinearArgs& args) {
+  const std::int64_t tokens = args.x.dim(0), cols = args.w.cols;
+  if (fits_linear_dots(args.w.format, tokens, cols)) return true;
+  if (args.w.format == QuantFormat::bf16 ? cols > 2048 : tokens > kFewTokens) return false;
+  return cols >= 1024 && fits(args.w, tokens);
+}
 std::int64_t linear_spread_workspace(const LinearArgs& args) { return rounded_bytes(args.x.dim(0), args.w.cols); }
 
 void run_linear_spread(const LinearArgs& args, Lane& lane) {
@@ -382,9 +388,10 @@ void run_linear_spread(const LinearArgs& args, Lane& lane) {
 
 bool fits_linear_spread(const LinearGroupArgs& args) {
   const QuantFormat format = args.parts[0].w.format;
+  const bool dots = fits_linear_dots(format, args.x.dim(0), args.x.dim(1));
   for (int i = 0; i < args.count; ++i) {
     const LinearPart& part = args.parts[static_cast<std::size_t>(i)];
-    if (part.w.format != format || !fits(part.w, args.x.dim(0))) return false;
+    if (part.w.format != format || !(dots || fits(part.w, args.x.dim(0)))) return false;
     if (part.precision == Precision::fast) continue;
     if (format != QuantFormat::bf16 || !fits_exact_rows(part.w) || args.norm.shape.rank() != 0) return false;
   }
