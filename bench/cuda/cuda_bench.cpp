@@ -234,6 +234,38 @@ void bench_linear(Bench& bench, QuantFormat format, std::int64_t rows, std::int6
   }
 }
 
+// Of `rows` rows each; the last in float, where it is said so.
+void bench_group(Bench& bench, QuantFormat format, const std::vector<std::int64_t>& rows, std::int64_t cols,
+                 const std::vector<std::int64_t>& tokens, Precision last, bool normed) {
+  Memory memory;
+  std::vector<std::vector<Weight>> weights;
+  std::int64_t total = 0;
+  while (total < (std::int64_t{300} << 20)) {
+    weights.emplace_back();
+    for (const std::int64_t one : rows) {
+      weights.back().push_back(memory.weight(format, one, cols));
+      total += weight_bytes(weights.back().back());
+    }
+  }
+  for (const std::int64_t count : tokens) {
+    LinearGroupArgs args{
+        .x = memory.floats({count, cols}), .norm = {}, .epsilon = 1e-6f, .count = static_cast<int>(rows.size()), .parts = {}};
+    if (normed) args.norm = memory.floats({cols});
+    std::string shape = std::to_string(count) + " x " + std::string(info(format).name) + " [";
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      args.parts[i] = {.w = {}, .y = memory.floats({count, rows[i]}), .precision = i + 1 < rows.size() ? Precision::fast : last};
+      shape += (i == 0 ? "" : "|") + std::to_string(rows[i]);
+    }
+    std::vector<LinearGroupArgs> variants;
+    for (const std::vector<Weight>& some : weights) {
+      for (std::size_t i = 0; i < some.size(); ++i) args.parts[i].w = some[i];
+      variants.push_back(args);
+    }
+    const Cost cost_of = cost(args);
+    measure(bench, shape + ", " + std::to_string(cols) + "]" + (normed ? " normed" : ""), variants, {cost_of.bytes, cost_of.multiply_adds});
+  }
+}
+
 // Tokens choose eight of the experts at random, otherwise in each variant.
 void bench_experts(Bench& bench, QuantFormat format, std::int64_t rows, std::int64_t cols, LinearExpertsArgs::Rows by,
                    const std::vector<std::int64_t>& tokens, Precision precision = Precision::fast) {
@@ -562,6 +594,14 @@ void run_rank(Bench& bench) {
     bench_linear(bench, format, 256, 6144, {1, 8});   // the router, the shared expert
     bench_linear(bench, format, 6144, 256, {1, 8});   // the shared expert's way down
   }
+  for (const F format : {F::bf16, F::nvfp4, F::fp8_block}) {
+    const Precision last = format == F::bf16 ? Precision::exact : Precision::fast;
+    bench_group(bench, format, {2048, 576, 128, 32}, 6144, {1, 2, 4, 8}, last,
+                false);  // q_a, kv_a, the indexer's keys and weights of heads
+    bench_group(bench, format, {2048, 4096}, 2048, {1, 2, 4, 8}, Precision::fast, true);  // q_b, the indexer's queries
+  }
+  bench_linear(bench, F::bf16, 256, 6144, {1, 2, 4, 8, 64}, Precision::exact);  // the router
+  bench_linear(bench, F::bf16, 32, 6144, {1, 8, 64}, Precision::exact);         // the indexer's weights of heads
 }
 
 void run_all(Bench& bench) {

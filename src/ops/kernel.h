@@ -18,6 +18,7 @@
 #include "ops/latent.h"
 #include "ops/linear.h"
 #include "ops/linear_experts.h"
+#include "ops/linear_group.h"
 #include "ops/probe.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -56,7 +57,7 @@ template <template <class...> class Template>
 using ForEachOp = Template<EmbedArgs, RmsNormArgs, LinearArgs, LinearExpertsArgs, LatentQueryArgs, LatentValueArgs, RopeAnglesArgs,
                            RopeHeadsArgs, StoreLatentArgs, StoreIndexKeyArgs, StoreRowsArgs, IndexSelectArgs, AttendLatentArgs,
                            AttendGroupedArgs, SiluMulArgs, AddBiasArgs, RouteArgs, CombineArgs, GatherRowsArgs, RotateAndStoreArgs,
-                           GatedLinearArgs, GatedExpertsArgs, ExpertsCombineArgs>;
+                           GatedLinearArgs, GatedExpertsArgs, ExpertsCombineArgs, LinearGroupArgs>;
 
 template <class... Args>
 struct KernelLists {

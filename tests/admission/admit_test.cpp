@@ -188,7 +188,7 @@ TEST(AdmitOnDevice, GoodKernelsPass) {
   const std::vector<Outcome> outcomes = admit_on_fake({});
   std::set<std::string> ops;
   for (const Outcome& outcome : outcomes) ops.insert(outcome.item.op);
-  EXPECT_EQ(ops.size(), 23u);
+  EXPECT_EQ(ops.size(), 24u);
   expect_all_passed(outcomes);
   EXPECT_EQ(fake_counts().allocated_bytes, 0) << "everything was given back";
 }

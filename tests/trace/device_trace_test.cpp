@@ -59,6 +59,7 @@ TEST(DeviceTrace, ValuesAreThoseOfTheProcessor) {
   serve_at_once<GatedLinearArgs>(of_host);
   serve_at_once<GatedExpertsArgs>(of_host);
   serve_at_once<ExpertsCombineArgs>(of_host);
+  serve_at_once<LinearGroupArgs>(of_host);
   const TraceReport on_host = cpu.run(of_host, wishes);
   ASSERT_EQ(on_device.values.values().size(), on_host.values.values().size());
   ASSERT_EQ(on_device.calls.size(), on_host.calls.size());

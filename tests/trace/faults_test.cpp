@@ -22,6 +22,7 @@ const std::vector<FaultCase> kFaults = {
     {"rms_norm", kSparse, 3, "layer 1, input_norm: rms_norm"},
     {"linear", kSparse, 1, "layer 0, attention: linear q_b_proj"},
     {"linear_experts", kSparse, 2, "layer 1, experts: linear_experts down_proj"},
+    {"linear_group", kSparse, 1, "layer 0, attention: linear_group indexer.weights_proj"},
     {"latent_query", kSparse, 1, "layer 1, attention: latent_query"},
     {"latent_value", kSparse, 1, "layer 1, attention: latent_value"},
     {"rope_angles", kSparse, 0, "embedding: rope_angles"},

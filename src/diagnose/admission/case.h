@@ -51,6 +51,7 @@ using Cases = std::vector<std::function<Case<Args>()>>;
 // The cases of each op. The pointer only says which.
 Cases<LinearArgs> cases_of(const LinearArgs*, const Key& key, const Shapes& shapes);
 Cases<LinearExpertsArgs> cases_of(const LinearExpertsArgs*, const Key& key, const Shapes& shapes);
+Cases<LinearGroupArgs> cases_of(const LinearGroupArgs*, const Key& key, const Shapes& shapes);
 Cases<LatentQueryArgs> cases_of(const LatentQueryArgs*, const Key& key, const Shapes& shapes);
 Cases<LatentValueArgs> cases_of(const LatentValueArgs*, const Key& key, const Shapes& shapes);
 Cases<EmbedArgs> cases_of(const EmbedArgs*, const Key& key, const Shapes& shapes);

@@ -33,6 +33,22 @@ Case<LinearArgs> linear_case(const LinearSize& size, const Key& key) {
           .allowed = [c, key](std::string_view) { return bounds(linear_magnitudes(*c), key.precision, c->w->cols); }};
 }
 
+Case<LinearGroupArgs> group_case(GroupSize size, const Key& key) {
+  Random random(static_cast<std::uint64_t>(size.tokens * 131 + size.in));
+  size.in = fitting(key.format, size.in);
+  const auto c = std::make_shared<const GroupCase>(key.format, size, random);
+  const LinearGroupArgs args = c->args(key.precision);
+  const auto allowed = [c, args](std::string_view output) {
+    const int part = part_of(output);
+    std::vector<double> bounds;
+    for (const float magnitude : group_magnitudes(args, part))
+      bounds.push_back(linear_group_tolerance(args, part) * magnitude + static_cast<double>(args.x.dim(1)) * 0x1p-126);
+    return bounds;
+  };
+  return {
+      .shapes = args.x.shape.to_string() + " to " + std::to_string(args.count) + " weights", .memory = c, .args = args, .allowed = allowed};
+}
+
 struct ExpertsSize {
   std::int64_t experts, tokens, top_k, out, in;
   LinearExpertsArgs::Rows rows;
@@ -84,6 +100,14 @@ Cases<LinearArgs> cases_of(const LinearArgs*, const Key& key, const Shapes& shap
   for (const std::int64_t width : shapes.widths) sizes.push_back({2, 16, width, 0});
   Cases<LinearArgs> cases;
   for (const LinearSize& size : sizes) cases.push_back([=] { return linear_case(size, key); });
+  return cases;
+}
+
+Cases<LinearGroupArgs> cases_of(const LinearGroupArgs*, const Key& key, const Shapes& shapes) {
+  std::vector<GroupSize> sizes = {{1, 256, {33, 5, 16, 7}, false}, {3, 128, {67, 40}, true}, {8, 384, {9}, true}, {9, 96, {9, 5}, false}};
+  for (const std::int64_t width : shapes.widths) sizes.push_back({2, width, {16, 24}, sizes.size() % 2 == 0});
+  Cases<LinearGroupArgs> cases;
+  for (const GroupSize& size : sizes) cases.push_back([=] { return group_case(size, key); });
   return cases;
 }
 

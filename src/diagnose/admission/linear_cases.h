@@ -8,6 +8,7 @@
 #include "ops/latent.h"
 #include "ops/linear.h"
 #include "ops/linear_experts.h"
+#include "ops/linear_group.h"
 
 namespace reckoner::admission {
 
@@ -38,6 +39,46 @@ inline Floats linear_magnitudes(const LinearArgs& args) {
   return sums;
 }
 inline Floats linear_magnitudes(const LinearCase& c) { return linear_magnitudes(c.args(Precision::exact)); }
+
+inline Floats linear_magnitudes(const LinearCase& c) { return linear_magnitudes(c.args(Precision::exact)); }
+
+struct GroupSize {
+  std::int64_t tokens, in;
+  std::vector<std::int64_t> out;  // of each part
+  bool normed;
+};
+
+struct GroupCase {
+  std::vector<OwnedWeight> weights;
+  std::vector<OwnedTensor> y;  // [tokens, out] each
+  OwnedTensor x;               // [tokens, in]
+  OwnedTensor norm;            // [in]
+  bool normed;
+
+  GroupCase(QuantFormat format, const GroupSize& size, Random& random)
+      : x({size.tokens, size.in}, random.floats(size.tokens * size.in)), norm({size.in}, random.floats(size.in)), normed(size.normed) {
+    for (const std::int64_t out : size.out) {
+      weights.emplace_back(format, out, size.in, random);
+      y.emplace_back(DType::f32, Shape{size.tokens, out});
+    }
+  }
+  // Without a norm the last of several parts is exact, as that of an indexer is.
+  LinearGroupArgs args(Precision precision) const {
+    LinearGroupArgs group{.x = *x, .norm = {}, .epsilon = 0, .count = static_cast<int>(weights.size()), .parts = {}};
+    if (normed) group.norm = *norm, group.epsilon = 1e-5f;
+    for (std::size_t i = 0; i < weights.size(); ++i) group.parts[i] = {.w = *weights[i], .y = *y[i], .precision = precision};
+    if (!normed && weights.size() > 1) group.parts[weights.size() - 1].precision = Precision::exact;
+    return group;
+  }
+};
+
+// sum_k |w_k x'_k| of each element of a part's y.
+inline Floats group_magnitudes(const LinearGroupArgs& args, int part) {
+  const OwnedTensor normed(DType::f32, args.x.shape);
+  if (args.norm.empty()) return linear_magnitudes(linear_of(args, part, args.x));
+  reference(norm_of(args, *normed));
+  return linear_magnitudes(linear_of(args, part, *normed));
+}
 
 struct ExpertsCase {
   std::vector<OwnedWeight> owners;

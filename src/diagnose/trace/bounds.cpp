@@ -38,7 +38,7 @@ Floats magnitudes_of(const Weight& w) {
 
 // |error| <= tolerance * the sum of magnitudes behind an element, plus what denormals may lose. The sums: the op's reference on magnitudes.
 template <class Args>
-std::vector<double> linear_bounds(const Args& args, Tensor Args::*input, Weight Args::*weight, std::int64_t terms) {
+std::vector<double> linear_bounds(const Args& args, Tensor Args::*input, Weight Args::*weight, std::int64_t terms, double tolerance) {
   Floats x = magnitudes_of(args.*input);
   const Floats w = magnitudes_of(args.*weight);
   Floats y(static_cast<std::size_t>(args.y.shape.elements()));
@@ -47,7 +47,6 @@ std::vector<double> linear_bounds(const Args& args, Tensor Args::*input, Weight 
   absolute.*weight = plain(w, args.*weight);
   absolute.y = view(y, args.y.shape);
   reference(absolute);
-  const double tolerance = linear_tolerance(args.precision, terms);
   std::vector<double> bounds;
   for (const float magnitude : y) bounds.push_back(tolerance * magnitude + static_cast<double>(terms) * 0x1p-126);
   return bounds;
@@ -96,15 +95,28 @@ Floats cache_row(const CacheView& cache, const TokenPlaces& places, std::int64_t
 }
 
 std::vector<double> allowed(const LinearArgs& before, const LinearArgs&, std::string_view) {
-  return linear_bounds(before, &LinearArgs::x, &LinearArgs::w, before.w.cols);
+  return linear_bounds(before, &LinearArgs::x, &LinearArgs::w, before.w.cols, linear_tolerance(before.precision, before.w.cols));
+}
+
+// As its part alone of x, or of the norm, which is off by a little itself.
+std::vector<double> allowed(const LinearGroupArgs& before, const LinearGroupArgs&, std::string_view output) {
+  Floats normed(static_cast<std::size_t>(before.x.shape.elements()));
+  Tensor x = before.x;
+  if (!before.norm.empty()) {
+    x = view(normed, before.x.shape);
+    reference(norm_of(before, x));
+  }
+  const int part = part_of(output);
+  return linear_bounds(linear_of(before, part, x), &LinearArgs::x, &LinearArgs::w, before.x.dim(1), linear_group_tolerance(before, part));
 }
 
 std::vector<double> allowed(const LatentQueryArgs& before, const LatentQueryArgs&, std::string_view) {
-  return linear_bounds(before, &LatentQueryArgs::q, &LatentQueryArgs::kv_b, before.nope);
+  return linear_bounds(before, &LatentQueryArgs::q, &LatentQueryArgs::kv_b, before.nope, linear_tolerance(before.precision, before.nope));
 }
 
 std::vector<double> allowed(const LatentValueArgs& before, const LatentValueArgs&, std::string_view) {
-  return linear_bounds(before, &LatentValueArgs::x, &LatentValueArgs::kv_b, before.kv_b.cols);
+  return linear_bounds(before, &LatentValueArgs::x, &LatentValueArgs::kv_b, before.kv_b.cols,
+                       linear_tolerance(before.precision, before.kv_b.cols));
 }
 
 std::vector<double> allowed(const LinearExpertsArgs& before, const LinearExpertsArgs&, std::string_view) {

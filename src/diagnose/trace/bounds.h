@@ -20,6 +20,7 @@ std::vector<double> allowed(const LinearExpertsArgs& before, const LinearExperts
 std::vector<double> allowed(const GatedLinearArgs& before, const GatedLinearArgs& after, std::string_view output);
 std::vector<double> allowed(const GatedExpertsArgs& before, const GatedExpertsArgs& after, std::string_view output);
 std::vector<double> allowed(const ExpertsCombineArgs& before, const ExpertsCombineArgs& after, std::string_view output);
+std::vector<double> allowed(const LinearGroupArgs& before, const LinearGroupArgs& after, std::string_view output);
 std::vector<double> allowed(const LatentQueryArgs& before, const LatentQueryArgs& after, std::string_view output);
 std::vector<double> allowed(const LatentValueArgs& before, const LatentValueArgs& after, std::string_view output);
 std::vector<double> allowed(const RmsNormArgs& before, const RmsNormArgs& after, std::string_view output);

@@ -103,7 +103,8 @@ class NeedsMemory {
  private:
   // Those that an op may do without.
   static bool optional(std::string_view name) {
-    return name == "add" || name == "shared" || name == "guard.first_bad" || name == "guard.rms" || name.starts_with("selection.");
+    return name == "add" || name == "norm" || name == "shared" || name == "guard.first_bad" || name == "guard.rms" ||
+           name.starts_with("selection.");
   }
   void need(const char* name, const Tensor& tensor) {
     if (status.ok() && tensor.empty() && !optional(name)) status = Error{fmt::format("argument {}: missing", name)};

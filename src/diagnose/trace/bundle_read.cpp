@@ -321,10 +321,13 @@ Result<BundleAbout> about_of(const Source& source) {
 template <class Args>
 Result<Bundle> bundle_of(const Source& source) {
   Captured<Args> call{.args = {}, .memory = std::make_shared<CapturedMemory>()};
+  TRY(read_scalars(source, call.args));  // first: how many weights a group has is one of them
+  if constexpr (std::is_same_v<Args, LinearGroupArgs>) {
+    if (call.args.count < 1 || call.args.count > LinearGroupArgs::kMostParts) return source.error("count: expected one to four weights");
+  }
   Unpack unpack(source, *call.memory);
   visit(call.args, unpack);
   TRY(std::move(unpack.status));
-  TRY(read_scalars(source, call.args));
   if constexpr (requires { call.args.max_context; }) {
     if (call.args.max_context < 1 || call.args.max_context > kMostContext) return source.error("max_context: is out of range");
   }

@@ -161,6 +161,9 @@ std::optional<Suspect> suspect_of(const ExpertsCombineArgs& args, const Origin& 
   }
   return Suspect{args.shared, origin.column, 1};
 }
+std::optional<Suspect> suspect_of(const LinearGroupArgs& args, const Origin& origin) {
+  return Suspect{args.parts[static_cast<std::size_t>(part_of(origin.argument))].w, origin.column, 1};
+}
 std::optional<Suspect> suspect_of(const EmbedArgs& args, const Origin& origin) {
   return Suspect{args.table, args.tokens.i32()[origin.row], 1};
 }

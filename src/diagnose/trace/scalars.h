@@ -30,6 +30,15 @@ template <ArgsOf<ExpertsCombineArgs> A, class V>
 void visit_scalars(A& args, V&& v) {
   v("precision", args.precision);
 }
+template <ArgsOf<LinearGroupArgs> A, class V>
+void visit_scalars(A& args, V&& v) {
+  v("epsilon", args.epsilon);
+  v("count", args.count);
+  v("precision", args.parts[0].precision);
+  v("precision1", args.parts[1].precision);
+  v("precision2", args.parts[2].precision);
+  v("precision3", args.parts[3].precision);
+}
 template <ArgsOf<LatentQueryArgs> A, class V>
 void visit_scalars(A& args, V&& v) {
   v("precision", args.precision);

@@ -13,6 +13,7 @@ Catalogue cuda_catalogue() {
   Catalogue catalogue;
   catalogue.of<LinearArgs>() = cuda::linear_kernels();
   catalogue.of<LinearExpertsArgs>() = cuda::linear_experts_kernels();
+  catalogue.of<LinearGroupArgs>() = cuda::linear_group_kernels();
   catalogue.of<LatentQueryArgs>() = cuda::latent_query_kernels();
   catalogue.of<LatentValueArgs>() = cuda::latent_value_kernels();
   catalogue.of<AttendLatentArgs>() = cuda::attend_latent_kernels();

@@ -13,12 +13,6 @@ Tensor mla_attention(Forward& forward, const LayerWeights& weights, std::int64_t
 // Grouped-query attention of normalised x [tokens, hidden] -> [tokens, hidden]. Writes the layer's cache rows of these tokens.
 Tensor grouped_attention(Forward& forward, const LayerWeights& weights, std::int64_t layer, const Tensor& x);
 
-// The lightning indexer: stores the index keys of these tokens and selects what each may attend to.
-// x: [tokens, hidden] normalised, query_latent: [tokens, q_lora] after q_a_layernorm. `rotated`: attention's own part of what is rotated
-// and stored, which is still to be done where a kernel does all of it at once.
-void indexer(Forward& forward, const IndexerWeights& weights, const CacheView& keys, const Tensor& x, const Tensor& query_latent,
-             RotateAndStoreArgs rotated, Selection& selection);
-
 // down( silu(gate x) * up x ): [tokens, hidden] -> [tokens, hidden]
 Tensor mlp(Forward& forward, const MlpWeights& weights, const Tensor& x);
 

@@ -25,6 +25,9 @@ struct Chunk<QuantFormat::bf16> {
 
   uint4 codes[kPlanes];
   __device__ void take_scales(const std::byte*, int, const std::uint32_t*) {}
+  // The same in two steps, so that scales can be on their way for a while: a lane's part of a row's chunk, and taking that.
+  __device__ static std::uint32_t fetch_scales(const std::byte*, int) { return 0; }
+  __device__ void take_fetched(std::uint32_t, const std::uint32_t*) {}
   __device__ void pairs(int unit, std::uint32_t (&out)[4]) const {
     const uint4 c = codes[unit];
     out[0] = c.x, out[1] = c.y, out[2] = c.z, out[3] = c.w;
@@ -46,8 +49,9 @@ struct Chunk<QuantFormat::nvfp4> {
 
   uint4 codes[kPlanes];
   std::uint32_t scales[2];  // as pairs: of the lane's first 16 columns and of the others
-  __device__ void take_scales(const std::byte* at, int t, const std::uint32_t* table) {
-    const std::uint32_t two = half_at(at + t * 2);
+  __device__ void take_scales(const std::byte* at, int t, const std::uint32_t* table) { take_fetched(half_at(at + t * 2), table); }
+  __device__ static std::uint32_t fetch_scales(const std::byte* at, int t) { return half_at(at + t * 2); }
+  __device__ void take_fetched(std::uint32_t two, const std::uint32_t* table) {
     scales[0] = table[two & 0xffu];
     scales[1] = table[two >> 8];
   }
@@ -104,6 +108,8 @@ struct Chunk<QuantFormat::fp8_channel> : ChunkE4m3 {
   static constexpr bool kScaled = false;
   static constexpr int kScaleBytes = 0;
   __device__ void take_scales(const std::byte*, int, const std::uint32_t*) {}
+  __device__ static std::uint32_t fetch_scales(const std::byte*, int) { return 0; }
+  __device__ void take_fetched(std::uint32_t, const std::uint32_t*) {}
 };
 template <>
 struct Chunk<QuantFormat::fp8_block> : ChunkE4m3 {
@@ -111,6 +117,8 @@ struct Chunk<QuantFormat::fp8_block> : ChunkE4m3 {
   static constexpr int kScaleBytes = 4;
   float scale;
   __device__ void take_scales(const std::byte* at, int, const std::uint32_t*) { scale = float_at(at); }
+  __device__ static std::uint32_t fetch_scales(const std::byte* at, int) { return word_at(at); }
+  __device__ void take_fetched(std::uint32_t bits, const std::uint32_t*) { scale = __uint_as_float(bits); }
 };
 
 inline bool has_chunks(QuantFormat format) {

@@ -1,7 +1,9 @@
 // The lists of linear kernels. Which of its ways a kernel goes depends on shapes that are known only when it is called.
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
+#include "kernels/cuda/linear/few_rows_spread.cuh"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/rows/rows.h"
 
 namespace reckoner::cuda {
 namespace {
@@ -79,10 +81,24 @@ void run_experts_or_stream(const LinearExpertsArgs& args, Lane& lane) {
   run_linear_experts_mma(args, lane);
 }
 
+// The same for what is not for few rows that are spread.
+Support supports_spread(const Key& key, const DeviceInfo& device) {
+  Support support = supports_stream(key, device);
+  if (!support.yes) return support;
+  return supports_portable(device, std::max(support.shared_bytes, kSpreadSharedBytes));
+}
+std::int64_t linear_spread_workspace_of(const LinearArgs& args, int threads) {
+  return fits_linear_spread(args) ? linear_spread_workspace(args) : linear_stream_workspace_of(args, threads);
+}
+void run_linear_or_spread(const LinearArgs& args, Lane& lane) {
+  if (fits_linear_spread(args)) return run_linear_spread(args, lane);
+  run_linear_or_stream(args, lane);
+}
+
 // What these are not for goes the other ways.
 Support supports_wgmma(const Key& key, const DeviceInfo& device) {
   if (device.cuda.major != 9 || device.cuda.minor != 0) return {.yes = false, .reason = "needs compute capability 9.0"};
-  Support support = supports_stream(key, device);
+  Support support = supports_spread(key, device);
   if (!support.yes) return support;
   return supports_portable(device, std::max(support.shared_bytes, wgmma_shared_bytes(key.format)));
 }
@@ -97,7 +113,7 @@ bool is_wgmma(const LinearExpertsArgs& args) {
 }
 
 std::int64_t linear_wgmma_workspace_of(const LinearArgs& args, int threads) {
-  return is_wgmma(args) ? linear_wgmma_workspace(args) : linear_stream_workspace_of(args, threads);
+  return is_wgmma(args) ? linear_wgmma_workspace(args) : linear_spread_workspace_of(args, threads);
 }
 std::int64_t experts_wgmma_workspace_of(const LinearExpertsArgs& args, int threads) {
   return is_wgmma(args) ? linear_wgmma_workspace(args) : experts_stream_workspace_of(args, threads);
@@ -105,17 +121,71 @@ std::int64_t experts_wgmma_workspace_of(const LinearExpertsArgs& args, int threa
 
 void run_linear_or_wgmma(const LinearArgs& args, Lane& lane) {
   if (is_wgmma(args)) return run_linear_wgmma(args, lane);
-  run_linear_or_stream(args, lane);
+  run_linear_or_spread(args, lane);
 }
 void run_experts_or_wgmma(const LinearExpertsArgs& args, Lane& lane) {
   if (is_wgmma(args)) return run_linear_wgmma(args, lane);
   run_experts_or_stream(args, lane);
 }
 
+// What is too wide or odd goes the ways of `exact` that were there before.
+Support supports_exact(const Key& key, const DeviceInfo& device) {
+  if (key.precision != Precision::exact || !is_plain(key.format)) return {.yes = false, .reason = "is for float products of plain weights"};
+  return has_chunks(key.format) ? supports_mma(key, device) : supports_portable(device, 0);
+}
+std::int64_t linear_exact_workspace(const LinearArgs& args, int threads) {
+  return fits_exact_rows(args.w) || !has_chunks(args.w.format) ? 0 : linear_workspace(args, threads);
+}
+void run_linear_exact_or_mma(const LinearArgs& args, Lane& lane) {
+  if (fits_exact_rows(args.w) && fits_linear_dots(args.w.format, args.x.dim(0), args.w.cols)) return run_linear_spread(args, lane);
+  if (fits_exact_rows(args.w)) return run_linear_exact(args, lane);
+  if (has_chunks(args.w.format)) return run_linear_mma(args, lane);
+  linear_generic().run(args, lane);
+}
+
+// ---- linear_group: in one go, or one after the other ----
+
+std::int64_t part_workspace(const LinearArgs& args, int threads) {
+  return args.precision == Precision::exact ? linear_exact_workspace(args, threads) : linear_spread_workspace_of(args, threads);
+}
+void run_part(const LinearArgs& args, Lane& lane) {
+  if (args.precision == Precision::exact) return run_linear_exact_or_mma(args, lane);
+  run_linear_or_spread(args, lane);
+}
+
+// Of the norm of x, where the parts are computed one after the other.
+std::int64_t normed_bytes(const LinearGroupArgs& args) {
+  return args.norm.shape.rank() == 0 ? 0 : round_up(args.x.shape.elements() * 4, 256);
+}
+
+std::int64_t linear_group_workspace(const LinearGroupArgs& args, int threads) {
+  if (fits_linear_spread(args)) return linear_spread_workspace(args);
+  std::int64_t most = 0;
+  for (int i = 0; i < args.count; ++i) most = std::max(most, part_workspace(linear_of(args, i, args.x), threads));
+  return normed_bytes(args) + most;
+}
+
+void run_linear_group(const LinearGroupArgs& args, Lane& lane) {
+  if (fits_linear_spread(args)) return run_linear_spread(args, lane);
+  Lane rest{lane.pool, lane.workspace + normed_bytes(args), lane.stream};
+  Tensor x = args.x;
+  if (normed_bytes(args) > 0) {
+    x.data = lane.workspace;
+    rms_norm_registers().run(norm_of(args, x), lane);
+  }
+  for (int i = 0; i < args.count; ++i) run_part(linear_of(args, i, x), rest);
+}
+
 }  // namespace
+
+std::vector<Kernel<LinearGroupArgs>> linear_group_kernels() {
+  return {{"linear_group.cuda", supports_spread, linear_group_workspace, run_linear_group}};
+}
 
 std::vector<Kernel<LinearArgs>> linear_kernels() {
   return {{"linear.wgmma.cuda", supports_wgmma, linear_wgmma_workspace_of, run_linear_or_wgmma},
+          {"linear.spread.cuda", supports_spread, linear_spread_workspace_of, run_linear_or_spread},
+          {"linear.exact.cuda", supports_exact, linear_exact_workspace, run_linear_exact_or_mma},
           {"linear.stream.cuda", supports_stream, linear_stream_workspace_of, run_linear_or_stream},
           {"linear.mma.cuda", supports_mma, linear_workspace, run_linear_mma},
           linear_generic()};

@@ -28,6 +28,21 @@ void run_linear_stream(const LinearArgs& args, Lane& lane);
 void run_linear_stream(const LinearExpertsArgs& args, Lane& lane);
 std::int64_t stream_shared_bytes(QuantFormat format);  // of both, at most
 
+// For up to eight tokens, `fast`: rows spread over the device.
+bool fits_linear_spread(const LinearArgs& args);
+std::int64_t linear_spread_workspace(const LinearArgs& args);
+void run_linear_spread(const LinearArgs& args, Lane& lane);
+// Several weights of one input; those that are exact are not quantised, and there is no norm then.
+bool fits_linear_spread(const LinearGroupArgs& args);
+std::int64_t linear_spread_workspace(const LinearGroupArgs& args);
+void run_linear_spread(const LinearGroupArgs& args, Lane& lane);
+inline constexpr std::int64_t kSpreadSharedBytes = 64 << 10;  // with less, fewer shapes fit
+
+// `exact`, for a few hundred rows of a format that is_plain(): not quantised.
+bool is_plain(QuantFormat format);
+bool fits_exact_rows(const Weight& w);
+void run_linear_exact(const LinearArgs& args, Lane& lane);
+
 // For many tokens, `fast`, where fits_many_rows().
 bool fits_many_rows(const Weight& w);
 std::int64_t linear_many_workspace(const LinearArgs& args);
@@ -47,5 +62,6 @@ std::int64_t wgmma_shared_bytes(QuantFormat format);  // of both, at most
 // Best first.
 std::vector<Kernel<LinearArgs>> linear_kernels();
 std::vector<Kernel<LinearExpertsArgs>> linear_experts_kernels();
+std::vector<Kernel<LinearGroupArgs>> linear_group_kernels();
 
 }  // namespace reckoner::cuda
