@@ -40,7 +40,8 @@ void visit(A& args, V&& v) {
       {{"w", "y"}, {"w1", "y1"}, {"w2", "y2"}, {"w3", "y3"}}};
   v.in("x", args.x);
   v.in("norm", args.norm);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(args.count); ++i) {
+  // The first one last: whoever names an op by its weight takes that.
+  for (auto i = static_cast<std::size_t>(args.count); i-- > 0;) {
     v.weight(kNames[i][0], args.parts[i].w);
     v.out(kNames[i][1], args.parts[i].y);
   }

@@ -106,8 +106,8 @@ TEST(Linear, MatchesReferenceOnManyTokens) {
     if (key.precision == Precision::exact || !has_matrix_kernels(key.format)) return;
     Random random(24);
     for (const std::int64_t cols : {192, 640, 2176}) {
-      for (const std::int64_t tokens : {17, 65, 333}) {
-        const std::int64_t rows = cols == 640 && tokens < 333 ? 200 : random.one_of<std::int64_t>({1, 15, 17});
+      for (const std::int64_t tokens : {17, 65, 200}) {
+        const std::int64_t rows = cols == 640 && tokens == 17 ? 200 : random.one_of<std::int64_t>({1, 15, 17});
         expect_matches_reference(kernel, {key.format, tokens, rows, cols, random, some_first_row(random)}, key.precision, 2);
       }
     }
@@ -462,9 +462,9 @@ TEST(LinearExperts, MatchesReferenceOnManyTokens) {
       return rank == 0 ? 5 : token % 3 == 0 ? 1 : token % 16 == 1 ? 3 : token % 40 == 2 ? 4 : 6;
     };
     for (const std::int64_t cols : {192, 640}) {
-      for (const std::int64_t tokens : {24, 330}) {
+      for (const std::int64_t tokens : {24, 200}) {
         for (const auto rows : {LinearExpertsArgs::Rows::by_token, LinearExpertsArgs::Rows::by_slot}) {
-          if (tokens == 330 && (cols == 640) == (rows == LinearExpertsArgs::Rows::by_token)) continue;
+          if (tokens == 200 && (cols == 640) == (rows == LinearExpertsArgs::Rows::by_token)) continue;
           const ExpertsCase c(key.format, 8, tokens, 2, tokens == 24 ? 65 : random.one_of<std::int64_t>({1, 15, 17}), cols, rows, uneven,
                               random);
           SCOPED_TRACE(c.x->shape.to_string() + " -> " + c.y->shape.to_string());

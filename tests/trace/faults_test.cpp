@@ -20,9 +20,9 @@ constexpr const char* kGrouped = "tests/golden/glm4_moe";
 const std::vector<FaultCase> kFaults = {
     {"embed", kSparse, 0, "embedding: embed embed_tokens"},
     {"rms_norm", kSparse, 3, "layer 1, input_norm: rms_norm"},
-    {"linear", kSparse, 1, "layer 0, attention: linear q_b_proj"},
+    {"linear", kSparse, 1, "layer 0, attention: linear kv_a_proj_with_mqa"},
     {"linear_experts", kSparse, 2, "layer 1, experts: linear_experts down_proj"},
-    {"linear_group", kSparse, 1, "layer 0, attention: linear_group indexer.weights_proj"},
+    {"linear_group", kSparse, 1, "layer 0, attention: linear_group q_b_proj"},
     {"latent_query", kSparse, 1, "layer 1, attention: latent_query"},
     {"latent_value", kSparse, 1, "layer 1, attention: latent_value"},
     {"rope_angles", kSparse, 0, "embedding: rope_angles"},

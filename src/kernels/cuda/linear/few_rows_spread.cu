@@ -374,9 +374,10 @@ bool fits(const Weight& w, std::int64_t tokens) {
 // Measured (bench/results): elsewhere the ways that were there before are as quick.
 bool fits_linear_spread(const LinearArgs& args) {
   const std::int64_t tokens = args.x.dim(0), cols = args.w.cols;
-  if (fits_linear_dots(args.w.format, tokens, cols)) return true;
+  if (fits_linear_dots(args.precision, args.w.format, tokens, cols)) return true;
   if (args.w.format == QuantFormat::bf16 ? cols > 2048 : tokens > kFewTokens) return false;
-  return cols >= 1024 && fits(args.w, tokens);
+  const bool is_small = cols > 2048 && args.w.rows < 1024;
+  return cols >= 1024 && cols <= 8192 && (args.w.format == QuantFormat::bf16 || !is_small) && fits(args.w, tokens);
 }
 std::int64_t linear_spread_workspace(const LinearArgs& args) { return rounded_bytes(args.x.dim(0), args.w.cols); }
 
@@ -386,9 +387,18 @@ void run_linear_spread(const LinearArgs& args, Lane& lane) {
   run_linear_spread(group, lane);
 }
 
+// All of its parts.
+static bool fits_dots(const LinearGroupArgs& args) {
+  for (int i = 0; i < args.count; ++i) {
+    const LinearPart& part = args.parts[static_cast<std::size_t>(i)];
+    if (!fits_linear_dots(part.precision, part.w.format, args.x.dim(0), args.x.dim(1))) return false;
+  }
+  return true;
+}
+
 bool fits_linear_spread(const LinearGroupArgs& args) {
   const QuantFormat format = args.parts[0].w.format;
-  const bool dots = fits_linear_dots(format, args.x.dim(0), args.x.dim(1));
+  const bool dots = fits_dots(args);
   for (int i = 0; i < args.count; ++i) {
     const LinearPart& part = args.parts[static_cast<std::size_t>(i)];
     if (part.w.format != format || !(dots || fits(part.w, args.x.dim(0)))) return false;
@@ -414,7 +424,7 @@ void run_linear_spread(const LinearGroupArgs& args, Lane& lane) {
   s.tokens = static_cast<int>(args.x.dim(0));
   const QuantFormat format = args.parts[0].w.format;
   s.share = share_of(format, args.x.dim(1));
-  if (fits_linear_dots(format, s.tokens, args.x.dim(1))) return run_linear_dots(s, multiprocessors(), lane);
+  if (fits_dots(args)) return run_linear_dots(s, multiprocessors(), lane);
   for_chunk_format(format, [&]<QuantFormat kFormat>() { launch_spread<kFormat>(s, lane); });
 }
 

@@ -28,7 +28,7 @@ struct Spread {
 };
 
 // few_rows_dots.cu: one or two tokens, BF16; parts in float are like any other there. Fills in which rows are whose.
-bool fits_linear_dots(QuantFormat format, std::int64_t tokens, std::int64_t cols);
+bool fits_linear_dots(Precision precision, QuantFormat format, std::int64_t tokens, std::int64_t cols);
 void run_linear_dots(Spread& s, int multiprocessors, Lane& lane);
 
 }  // namespace reckoner::cuda

@@ -137,7 +137,8 @@ std::int64_t linear_exact_workspace(const LinearArgs& args, int threads) {
   return fits_exact_rows(args.w) || !has_chunks(args.w.format) ? 0 : linear_workspace(args, threads);
 }
 void run_linear_exact_or_mma(const LinearArgs& args, Lane& lane) {
-  if (fits_exact_rows(args.w) && fits_linear_dots(args.w.format, args.x.dim(0), args.w.cols)) return run_linear_spread(args, lane);
+  if (fits_exact_rows(args.w) && fits_linear_dots(args.precision, args.w.format, args.x.dim(0), args.w.cols))
+    return run_linear_spread(args, lane);
   if (fits_exact_rows(args.w)) return run_linear_exact(args, lane);
   if (has_chunks(args.w.format)) return run_linear_mma(args, lane);
   linear_generic().run(args, lane);
