@@ -134,7 +134,7 @@ __device__ void stream_rows(const DeviceWeight& w, int first_tile, int tiles, in
       }
     }
     if (tile == first_tile + tiles - 1) let_next_begin();
-    // A row with a code that is NaN is NaN.
+      // A row with a code that is NaN is NaN.
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;

@@ -57,6 +57,7 @@ constexpr std::int64_t kStreamTokens = 8;
 constexpr std::int64_t kWideStreamSlots = 8;  // of experts that take in more than they give out
 
 bool is_stream(const LinearArgs& args) {
+  if (args.w.format == QuantFormat::nvfp4 && args.w.cols > 512 && args.w.cols <= 2048) return false;
   return args.precision == Precision::fast && args.x.dim(0) >= kStreamTokens && !is_many(args) && fits_linear_stream(args);
 }
 bool is_stream(const LinearExpertsArgs& args) {
@@ -103,7 +104,7 @@ Support supports_wgmma(const Key& key, const DeviceInfo& device) {
   return supports_portable(device, std::max(support.shared_bytes, wgmma_shared_bytes(key.format)));
 }
 
-// Measured (bench/results): below, the others are as quick or quicker.
+// Below, reading a weight anew for every eight tokens costs less than tiles that are mostly empty.
 constexpr std::int64_t kWgmmaTokens = 16;
 constexpr std::int64_t kWgmmaSlots = 4;  // an expert, on average
 
