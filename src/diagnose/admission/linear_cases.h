@@ -40,8 +40,6 @@ inline Floats linear_magnitudes(const LinearArgs& args) {
 }
 inline Floats linear_magnitudes(const LinearCase& c) { return linear_magnitudes(c.args(Precision::exact)); }
 
-inline Floats linear_magnitudes(const LinearCase& c) { return linear_magnitudes(c.args(Precision::exact)); }
-
 struct GroupSize {
   std::int64_t tokens, in;
   std::vector<std::int64_t> out;  // of each part
