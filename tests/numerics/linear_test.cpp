@@ -5,59 +5,12 @@
 #include <limits>
 #include <numeric>
 
-#include "cases.h"
-#include "diagnose/admission/linear_cases.h"
+#include "linear_support.h"
 
 namespace reckoner {
 namespace {
 
 constexpr int kCases = 48;  // of each op, kernel and key
-
-bool is_odd_width(QuantFormat format) { return info(format).cols_multiple == 1; }
-
-// One of `blocks` that the format's blocks divide, or where the format has none to be divided one of `any`.
-std::int64_t one_width(Random& random, QuantFormat format, const std::vector<std::int64_t>& blocks, const std::vector<std::int64_t>& any) {
-  std::int64_t cols = random.one_of(is_odd_width(format) ? any : blocks);
-  while (cols % info(format).cols_multiple != 0) cols = random.one_of(blocks);
-  return cols;
-}
-
-std::int64_t some_cols(Random& random, QuantFormat format) {
-  return one_width(random, format, {16,  32,  48,  64,  80,  96,  112,  128,  160,  224,  240,  256,
-                                    272, 288, 384, 768, 784, 800, 1040, 1056, 1536, 2064, 2080, 6144 + 32},
-                   {1, 2, 15, 16, 17, 31, 33, 48, 63, 64, 65, 80, 127, 129, 255, 257, 576, 767, 769, 1040, 1535, 1537, 2064, 6144 + 16});
-}
-
-std::int64_t some_rows(Random& random) { return random.one_of<std::int64_t>({1, 2, 3, 4, 5, 7, 8, 9, 31, 32, 33, 63, 64, 65, 67, 130}); }
-
-// Rows of a larger matrix that come before a case's own: blocks of scales that cover several rows are then cut anywhere.
-std::int64_t some_first_row(Random& random) { return random.one_of<std::int64_t>({0, 0, 1, 64, 100, 127}); }
-
-std::int64_t some_tokens(Random& random) { return random.one_of<std::int64_t>({1, 1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 18, 37, 40}); }
-
-// Formats that tiles of many tokens have kernels of their own for; the reference takes long for so many.
-bool has_matrix_kernels(QuantFormat format) {
-  using F = QuantFormat;
-  return format == F::bf16 || format == F::nvfp4 || format == F::fp8_channel || format == F::fp8_block;
-}
-
-bool same_bits(const float* a, const float* b, std::int64_t count) {
-  return std::memcmp(a, b, static_cast<std::size_t>(count) * sizeof(float)) == 0;
-}
-
-// Fails unless each |found - expected| <= tolerance * the sum of magnitudes behind it, plus what denormals may lose.
-void expect_close(const Tensor& found, const Floats& expected, const Floats& magnitudes, double tolerance, std::int64_t terms) {
-  const double slack = static_cast<double>(terms) * 0x1p-126;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const double error = std::fabs(static_cast<double>(found.f32()[i]) - expected[i]);
-    // Written so that a NaN fails.
-    if (!(error <= tolerance * magnitudes[i] + slack)) {
-      ADD_FAILURE() << "element " << i << " of " << found.shape.to_string() << ": found " << found.f32()[i] << ", expected " << expected[i]
-                    << ", allowed error " << tolerance * magnitudes[i] + slack;
-      return;
-    }
-  }
-}
 
 // ---- linear ----
 
@@ -303,95 +256,6 @@ TEST(Linear, LongPromptIsCutToBoundTheWorkspace) {
     const Floats expected = values_of(*c.y);
     run_kernel(kernel, c.args(key.precision), 2);
     expect_close(*c.y, expected, linear_magnitudes(c), linear_tolerance(key.precision, 8192), 8192);
-  });
-}
-
-// ---- linear_group ----
-
-void expect_group_matches_reference(const Kernel<LinearGroupArgs>& kernel, const GroupCase& c, Precision precision) {
-  const LinearGroupArgs args = c.args(precision);
-  SCOPED_TRACE(args.x.shape.to_string() + (c.normed ? ", normed, to " : " to ") + std::to_string(args.count) + " weights");
-  reference(args);
-  std::vector<Floats> expected;
-  for (const OwnedTensor& y : c.y) expected.push_back(values_of(*y));
-  run_kernel(kernel, args, 1);
-  for (int part = 0; part < args.count; ++part) {
-    SCOPED_TRACE(part);
-    const auto at = static_cast<std::size_t>(part);
-    expect_close(*c.y[at], expected[at], group_magnitudes(args, part), linear_group_tolerance(args, part), args.x.dim(1));
-    EXPECT_TRUE(c.y[at].untouched_around());
-  }
-}
-
-TEST(LinearGroup, MatchesReference) {
-  for_each_kernel<LinearGroupArgs>([](const Kernel<LinearGroupArgs>& kernel, const Key& key) {
-    Random random(31);
-    for (const std::int64_t cols : {96, 128, 256, 640, 2048, 6144}) {
-      for (const std::int64_t tokens : {1, 2, 3, 4, 5, 7, 8, 9, 40}) {
-        const std::int64_t few = random.one_of<std::int64_t>({1, 15, 16, 17, 33}), more = random.one_of<std::int64_t>({32, 67, 130, 300});
-        for (const bool normed : {false, true}) {
-          const std::int64_t count = 1 + random.below(4);
-          std::vector<std::int64_t> rows = {more, few, 3, 32};
-          rows.resize(static_cast<std::size_t>(count));
-          expect_group_matches_reference(kernel, {key.format, {tokens, cols, rows, normed}, random}, key.precision);
-        }
-      }
-    }
-  });
-}
-
-// More rows than a GPU works on at a time, and blocks that share them unevenly.
-TEST(LinearGroup, MatchesReferenceOnManyRows) {
-  for_each_kernel<LinearGroupArgs>([](const Kernel<LinearGroupArgs>& kernel, const Key& key) {
-    if (key.precision == Precision::exact || (key.format != QuantFormat::nvfp4 && key.format != QuantFormat::bf16)) return;
-    Random random(32);
-    expect_group_matches_reference(kernel, {key.format, {1, 384, {9001, 1, 333}, true}, random}, key.precision);
-    expect_group_matches_reference(kernel, {key.format, {8, 128, {20'001, 700}, false}, random}, key.precision);
-  });
-}
-
-// A part that is exact has the same bits whatever else is in the batch.
-TEST(LinearGroup, ExactPartDoesNotDependOnTheBatch) {
-  for_each_kernel<LinearGroupArgs>([](const Kernel<LinearGroupArgs>& kernel, const Key& key) {
-    Random random(33);
-    for (const std::int64_t tokens : {2, 5, 8, 11}) {
-      const GroupCase c(key.format, {tokens, 256, {40, 33}, false}, random);
-      const LinearGroupArgs args = c.args(key.precision);
-      run_kernel(kernel, args, 1);
-      const Floats all = values_of(*c.y[1]);
-      for (std::int64_t token = 0; token < tokens; ++token) {
-        LinearGroupArgs alone = args;
-        alone.x = args.x.rows(token, 1);
-        for (LinearPart& part : alone.parts) {
-          if (!part.y.empty()) part.y = part.y.rows(token, 1);
-        }
-        run_kernel(kernel, alone, 1);
-        EXPECT_TRUE(same_bits(alone.parts[1].y.f32(), all.data() + token * 33, 33)) << "token " << token << " of " << tokens;
-      }
-    }
-  });
-}
-
-// A NaN, in a token or in the norm's sum of squares by overflow, stays in its row.
-TEST(LinearGroup, BadTokenIsNotHiddenAndStaysInItsRow) {
-  for_each_kernel<LinearGroupArgs>([](const Kernel<LinearGroupArgs>& kernel, const Key& key) {
-    Random random(34);
-    for (const std::int64_t tokens : {2, 5, 8}) {
-      for (const bool normed : {false, true}) {
-        const GroupCase c(key.format, {tokens, 256, {19, 8}, normed}, random);
-        const LinearGroupArgs args = c.args(key.precision);
-        run_kernel(kernel, args, 1);
-        const Floats clean = values_of(*c.y[0]);
-        c.x->f32()[1 * 256 + 200] = kNan;
-        run_kernel(kernel, args, 1);
-        for (std::int64_t token = 0; token < tokens; ++token) {
-          const float* y = c.y[0]->f32() + token * 19;
-          const bool as_it_should = token == 1 ? std::all_of(y, y + 19, [](float value) { return std::isnan(value); })
-                                               : same_bits(y, clean.data() + token * 19, 19);
-          EXPECT_TRUE(as_it_should) << "token " << token;
-        }
-      }
-    }
   });
 }
 

@@ -239,8 +239,15 @@ __device__ void spread_rows(const Spread& s, const DeviceWeight& w, float* y, in
   }
 }
 
+// Blocks that a multiprocessor should hold; what compute capability 12.0 makes of it would spill with two.
+#if __CUDA_ARCH__ >= 1000
+#define RECKONER_SPREAD_BLOCKS 1
+#else
+#define RECKONER_SPREAD_BLOCKS 2
+#endif
+
 template <QuantFormat kFormat>
-__global__ void __launch_bounds__(kThreads, 2) linear_spread_kernel(const __grid_constant__ Spread s) {
+__global__ void __launch_bounds__(kThreads, RECKONER_SPREAD_BLOCKS) linear_spread_kernel(const __grid_constant__ Spread s) {
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<SpreadShared*>(memory);
   int part = 0;
