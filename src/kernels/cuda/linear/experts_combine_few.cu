@@ -216,13 +216,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       const Stage<C>& stage = shared.stages[warp][slot];
       slot = slot == kDepth - 1 ? 0 : slot + 1;
       C now[2];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int plane = 0; plane < C::kPlanes; ++plane) now[half].codes[plane] = stage.codes[0][plane][g + half * 8][t];
-        now[half].take_scales(stage.scales[0][g + half * 8], t, shared.scale_pairs);
-        bad[half] |= now[half].is_bad();
-      }
+      take_rows(stage, shared.scale_pairs, now, bad);
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch();
       multiply_chunk<C>(now, columns, sums);

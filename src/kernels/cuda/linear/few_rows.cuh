@@ -55,4 +55,18 @@ struct Stage {
   std::byte scales[kTiles][16][C::kScaleBytes > 0 ? C::kScaleBytes : 1];
 };
 
+// This lane's part of rows g and g + 8 of a stage, with lane = 4 g + t; `bad` keeps which of them had a code that is NaN.
+template <class C>
+__device__ __forceinline__ void take_rows(const Stage<C>& stage, const std::uint32_t* scale_pairs, C (&now)[2], bool (&bad)[2]) {
+  static_assert(kTiles == 1);
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int plane = 0; plane < C::kPlanes; ++plane) now[half].codes[plane] = stage.codes[0][plane][g + half * 8][t];
+    now[half].take_scales(stage.scales[0][g + half * 8], t, scale_pairs);
+    bad[half] |= now[half].is_bad();
+  }
+}
+
 }  // namespace reckoner::cuda
