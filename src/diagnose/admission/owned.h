@@ -1,6 +1,7 @@
 // Tensors and weights with their memory: what cases are made of.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -21,11 +22,11 @@ class OwnedTensor {
       : bytes_(shape.elements() * size_bytes(dtype)), tensor_{.data = bytes_.data(), .dtype = dtype, .shape = shape} {}
   OwnedTensor(const Shape& shape, const std::vector<float>& values) : OwnedTensor(DType::f32, shape) {
     CHECK(static_cast<std::int64_t>(values.size()) == shape.elements());
-    std::memcpy(tensor_.data, values.data(), values.size() * sizeof(float));
+    std::copy(values.begin(), values.end(), tensor_.f32());
   }
   OwnedTensor(const Shape& shape, const std::vector<std::int32_t>& values) : OwnedTensor(DType::i32, shape) {
     CHECK(static_cast<std::int64_t>(values.size()) == shape.elements());
-    std::memcpy(tensor_.data, values.data(), values.size() * sizeof(std::int32_t));
+    std::copy(values.begin(), values.end(), tensor_.i32());
   }
   const Tensor& operator*() const { return tensor_; }
   const Tensor* operator->() const { return &tensor_; }
