@@ -63,7 +63,8 @@ std::string admission_text(const Served& served, const std::vector<admission::Ou
     tried = true;
     worst = std::max(worst, outcome.worst);
   }
-  return served.kernel == kNoKernel ? "" : !tried ? "reference" : worst == 0 ? "passed, exactly" : fmt::format("passed, {:.2f}", worst);
+  const bool is_kernel = served.kernel != kNoKernel && served.kernel != kItsParts;
+  return !is_kernel ? "" : !tried ? "reference" : worst == 0 ? "passed, exactly" : fmt::format("passed, {:.2f}", worst);
 }
 
 // `outcomes`: of admission; nullptr leaves the column out. The column of shared memory is a GPU's.

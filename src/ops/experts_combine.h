@@ -13,6 +13,7 @@ namespace reckoner {
 // y[t] = shared_x[t] shared^T + sum_k weights[t, k] * (x[s] experts[e]^T) with s = slot_of[t, k] and e its expert; in the order of k.
 struct ExpertsCombineArgs {
   static constexpr std::string_view kName = "experts_combine";
+  static constexpr bool kHasParts = true;
   Tensor x;                         // [slots, in] f32
   std::span<const Weight> experts;  // [experts] of [out, in], all of one format and shape
   ExpertSlots slots;

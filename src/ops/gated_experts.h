@@ -11,6 +11,7 @@ namespace reckoner {
 // y[slot] = silu(x[token] gate[e]^T) * (x[token] up[e]^T), where e is the slot's expert and token its token.
 struct GatedExpertsArgs {
   static constexpr std::string_view kName = "gated_experts";
+  static constexpr bool kHasParts = true;
   Tensor x;                      // [tokens, in] f32
   std::span<const Weight> gate;  // [experts] of [out, in], all of one format and shape
   std::span<const Weight> up;    // [experts] of [out, in], of gate's

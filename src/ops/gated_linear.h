@@ -8,6 +8,7 @@ namespace reckoner {
 // y = silu(x gate^T) * (x up^T), with silu(g) = g / (1 + exp(-g)).
 struct GatedLinearArgs {
   static constexpr std::string_view kName = "gated_linear";
+  static constexpr bool kHasParts = true;
   Tensor x;     // [tokens, in] f32
   Weight gate;  // [out, in]
   Weight up;    // [out, in], of gate's format

@@ -19,6 +19,7 @@ struct LinearPart {
 // x' = x, or where there is a norm x / rms(x) * norm. Of `parts` the first `count` are meant.
 struct LinearGroupArgs {
   static constexpr std::string_view kName = "linear_group";
+  static constexpr bool kHasParts = true;
   static constexpr int kMostParts = 4;
   static constexpr std::int64_t kFewTokens = 8;  // with more, nothing is gained over one after the other
   Tensor x;                                      // [tokens, in] f32

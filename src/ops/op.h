@@ -44,4 +44,10 @@ Status expect_that(bool condition, std::string_view op, std::string_view what);
 template <class A, class Args>
 concept ArgsOf = std::same_as<std::remove_const_t<A>, Args>;
 
+// An op that is several others in one go, which run in its place where no kernel serves it: says kHasParts.
+template <class Args>
+concept HasParts = requires {
+  Args::kHasParts;
+};
+
 }  // namespace reckoner

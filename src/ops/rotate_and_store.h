@@ -9,6 +9,7 @@ namespace reckoner {
 
 struct RotateAndStoreArgs {
   static constexpr std::string_view kName = "rotate_and_store";
+  static constexpr bool kHasParts = true;
   Tensor cosine;  // [tokens, rope / 2] f32
   Tensor sine;    // [tokens, rope / 2] f32
   TokenPlaces places;

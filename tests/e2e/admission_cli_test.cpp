@@ -66,11 +66,11 @@ TEST_F(AdmissionTest, WhatPassedIsRememberedUntilAskedAgain) {
 
 TEST_F(AdmissionTest, AServerSaysWhatWasRefused) {
   setenv("RECKONER_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
-  setenv("FAKE_GPU_BROKEN", "silu_mul wrong", 1);
+  setenv("FAKE_GPU_BROKEN", "route wrong", 1);
   setenv("XDG_CACHE_HOME", cache.c_str(), 1);
   const RunningServer server({"--device", "cuda", "--context", "200"});
   for (const char* name : {"RECKONER_CUDA_LIBRARY", "FAKE_GPU_BROKEN", "XDG_CACHE_HOME"}) unsetenv(name);
-  expect_parts(Client(server.port()).get("/server_info").body, {"silu_mul.broken refused: ", "; silu_mul.fake serves"});
+  expect_parts(Client(server.port()).get("/server_info").body, {"route.broken refused: ", "; route.fake serves"});
 }
 
 TEST_F(AdmissionTest, KernelsShowsIt) {

@@ -50,8 +50,9 @@ template <class Args>
 Served served_by(const std::vector<Kernel<Args>>& list, const Key& key, const Place& place) {
   Served served{.op = std::string(Args::kName)};
   const Kernel<Args>* const kernel = choose_kernel(list, key, place.device, &served.refused, place.refusals);
-  served.kernel = kernel != nullptr ? std::string(kernel->name) : kNoKernel;
-  if (kernel == nullptr) return served;
+  const bool by_parts = HasParts<Args> && (kernel == nullptr || kernel->name.ends_with(".reference"));
+  served.kernel = by_parts ? kItsParts : kernel != nullptr ? std::string(kernel->name) : kNoKernel;
+  if (by_parts || kernel == nullptr) return served;
   served.items.push_back({.op = served.op, .kernel = served.kernel, .key = key});
   served.shared_bytes = kernel->supports(key, place.device).shared_bytes;
   return served;
@@ -74,7 +75,8 @@ void add(std::vector<Served>& all, Served served, std::string_view format) {
 template <class Args>
 void add_op(const std::vector<Kernel<Args>>& list, const Place& place, const std::set<QuantFormat>& formats, std::vector<Served>& all) {
   if (!has_weight<Args>()) return all.push_back(served_by(list, {}, place));
-  constexpr bool kHasPrecision = requires(Args args) { args.precision; };
+  constexpr bool kHasPrecision = requires(Args args) { args.precision; }
+  || requires(Args args) { args.parts; };
   for (const QuantFormat format : formats) {
     for (const Precision precision : {Precision::exact, Precision::fast}) {
       if (precision == Precision::fast && !kHasPrecision) continue;

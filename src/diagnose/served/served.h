@@ -10,6 +10,7 @@
 namespace reckoner {
 
 inline constexpr const char* kNoKernel = "none";
+inline constexpr const char* kItsParts = "its parts";  // other ops, of an op that is several at once
 
 // What serves some keys of an op, all in the same way.
 struct Served {
