@@ -97,8 +97,8 @@ Cases<Args> latent_cases(const Key& key, const Shapes& shapes) {
 
 Cases<LinearArgs> cases_of(const LinearArgs*, const Key& key, const Shapes& shapes) {
   // The last ones fill whole tiles, for which GPUs have kernels of their own.
-  std::vector<LinearSize> sizes = {{1, 33, 96, 0},     {3, 67, 160, 100}, {9, 5, 544, 0},    {40, 66, 288, 1},
-                                   {130, 33, 64, 127}, {20, 70, 1280, 0}, {200, 130, 640, 0}};
+  std::vector<LinearSize> sizes = {{1, 33, 96, 0},     {3, 67, 160, 100}, {9, 5, 544, 0},  {40, 66, 288, 1},
+                                   {130, 33, 64, 127}, {20, 66, 640, 0},  {70, 66, 640, 0}};
   for (const std::int64_t width : shapes.widths) sizes.push_back({2, 16, width, 0});
   Cases<LinearArgs> cases;
   for (const LinearSize& size : sizes) cases.push_back([=] { return linear_case(size, key); });
@@ -116,7 +116,7 @@ Cases<LinearGroupArgs> cases_of(const LinearGroupArgs*, const Key& key, const Sh
 Cases<LinearExpertsArgs> cases_of(const LinearExpertsArgs*, const Key& key, const Shapes& shapes) {
   using enum LinearExpertsArgs::Rows;
   std::vector<ExpertsSize> sizes = {
-      {8, 1, 2, 33, 96, by_token}, {9, 12, 3, 67, 160, by_slot}, {4, 40, 2, 9, 288, by_token}, {4, 150, 2, 70, 640, by_slot}};
+      {8, 1, 2, 33, 96, by_token}, {9, 12, 3, 67, 160, by_slot}, {4, 40, 2, 9, 288, by_token}, {4, 70, 2, 34, 640, by_slot}};
   for (const std::int64_t width : shapes.widths) sizes.push_back({4, 3, 2, 8, width, sizes.size() % 2 == 0 ? by_token : by_slot});
   Cases<LinearExpertsArgs> cases;
   for (const ExpertsSize& size : sizes) cases.push_back([=] { return experts_case(size, key); });
