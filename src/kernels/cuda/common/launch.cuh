@@ -42,14 +42,18 @@ __device__ __forceinline__ void begin_kernel() {
   wait_for_previous();
 }
 
-// Of the first device asked for: those of one machine are taken to be alike.
+// Of the calling thread's device.
+inline int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  static_cast<void>(cudaGetDevice(&device));
+  static_cast<void>(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+inline int multiprocessors() { return std::max(device_attribute(cudaDevAttrMultiProcessorCount), 1); }
+
+// Asked once: the devices of one machine are taken to be alike.
 inline bool launches_overlap() {
-  static const bool yes = [] {
-    int device = 0, major = 0;
-    static_cast<void>(cudaGetDevice(&device));
-    static_cast<void>(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    return major >= 9;
-  }();
+  static const bool yes = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
   return yes;
 }
 

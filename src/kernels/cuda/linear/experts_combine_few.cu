@@ -32,7 +32,7 @@ struct Shared {
 // A lane's columns of its token, rounded: zeros without one.
 template <class C>
 struct Columns {
-  std::uint32_t pairs[C::kUnits][4];
+  uint4 pieces[C::kUnits];
   __device__ void load(const float* x, int chunk, int t) {
 #pragma unroll
     for (int unit = 0; unit < C::kUnits; ++unit) {
@@ -41,48 +41,17 @@ struct Columns {
         const auto* at = reinterpret_cast<const float4*>(x + chunk * C::kColumns + C::column(unit, t));
         low = at[0], high = at[1];
       }
-      const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) pairs[unit][i] = round_pair(all[C::first(i)], all[C::second(i)]);
+      pieces[unit] = round_piece<C>(low, high);
     }
   }
 };
-
-// Sixteen rows times a chunk of columns, added to the sums (of `now`'s formats with a scale a chunk, scaled).
-template <class C>
-__device__ void multiply_chunk(const C (&now)[2], const Columns<C>& x, float (&sums)[4]) {
-  float chunk_sums[4] = {};
-  float(&into)[4] = C::kScaled ? chunk_sums : sums;
-#pragma unroll
-  for (int unit = 0; unit < C::kUnits; ++unit) {
-    std::uint32_t low[4], high[4];
-    const std::uint32_t(&b)[4] = x.pairs[unit];
-    now[0].pairs(unit, low);
-    now[1].pairs(unit, high);
-    mma_bf16(into, low[0], high[0], low[1], high[1], b[0], b[1]);
-    mma_bf16(into, low[2], high[2], low[3], high[3], b[2], b[3]);
-  }
-  if constexpr (C::kScaled) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[i] = fmaf(now[i / 2].scale, chunk_sums[i], sums[i]);
-  }
-}
-
-// A row with a code that is NaN is NaN.
-__device__ inline void spoil_bad_rows(const bool (&bad)[2], float (&sums)[4]) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (threadIdx.x % 32 & ~3u) & 15u;
-    if (quad != 0) sums[2 * half] = sums[2 * half + 1] = __uint_as_float(0x7fc00000u);
-  }
-}
 
 // The shared expert's chunk of sixteen rows, straight into registers.
 template <QuantFormat kFormat>
 struct SharedChunk {
   using C = Chunk<kFormat>;
   C rows[2];
-  std::uint32_t scales[2];  // of NVFP4: those of the lane's columns, as they lie in memory
+  std::uint32_t scales[2] = {};  // the lane's, as they lie in memory
   __device__ void load(const DeviceWeight& w, const int (&row)[2], int chunk, int t) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -90,16 +59,12 @@ struct SharedChunk {
       for (int plane = 0; plane < C::kPlanes; ++plane)
         rows[half].codes[plane] =
             *reinterpret_cast<const uint4*>(w.data + row[half] * w.row_bytes + (chunk * C::kPlanes + plane) * 64 + t * 16);
-      if constexpr (kFormat == QuantFormat::nvfp4) scales[half] = half_at(scales_of_row<kFormat>(w, row[half]) + chunk * 8 + t * 2);
-      if constexpr (kFormat == QuantFormat::fp8_block) rows[half].scale = float_at(scales_of_row<kFormat>(w, row[half]) + chunk * 4);
+      if constexpr (C::kScaleBytes > 0) scales[half] = C::fetch_scales(scales_of_row<kFormat>(w, row[half]) + chunk * C::kScaleBytes, t);
     }
   }
   __device__ void take_scales(const std::uint32_t* table) {
-    if constexpr (kFormat == QuantFormat::nvfp4) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
-        rows[half].scales[0] = table[scales[half] & 0xffu], rows[half].scales[1] = table[scales[half] >> 8];
-    }
+    for (int half = 0; half < 2; ++half) rows[half].take_fetched(scales[half], table);
   }
 };
 
@@ -161,16 +126,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   };
   const auto fetch = [&] {
     if (ahead < listed.y) {
-      Stage<C>& stage = shared.stages[warp][ahead_slot];
-#pragma unroll
-      for (int plane = 0; plane < C::kPlanes; ++plane) {
-        const int at = (ahead_chunk * C::kPlanes + plane) * 64;
-        copy_async(&stage.codes[0][plane][g][t], low + at, true);
-        copy_async(&stage.codes[0][plane][g + 8][t], high + at, true);
-      }
-      if constexpr (C::kScaleBytes > 0) {
-        if (lane < kRows) copy_few_async<C::kScaleBytes>(stage.scales[0][lane], scales + ahead_chunk * C::kScaleBytes);
-      }
+      fetch_rows(shared.stages[warp][ahead_slot], low, high, scales, ahead_chunk);
       ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
       if (++ahead_chunk == chunks) {
         ahead_chunk = 0;
@@ -195,7 +151,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       shared_chunk.take_scales(shared.scale_pairs);
 #pragma unroll
       for (int half = 0; half < 2; ++half) bad[half] |= shared_chunk.rows[half].is_bad();
-      multiply_chunk<S>(shared_chunk.rows, columns, sums);
+      multiply_chunk<S>(shared_chunk.rows, columns.pieces, sums);
     }
     spoil_bad_rows(bad, sums);
 #pragma unroll
@@ -219,7 +175,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       take_rows(stage, shared.scale_pairs, now, bad);
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch();
-      multiply_chunk<C>(now, columns, sums);
+      multiply_chunk<C>(now, columns.pieces, sums);
     }
     spoil_bad_rows(bad, sums);
     float factors[2];

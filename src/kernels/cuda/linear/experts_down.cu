@@ -110,12 +110,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
 #pragma unroll
         for (int unit = 0; unit < C::kUnits; ++unit) {
           const auto* from = reinterpret_cast<const float4*>(own + chunk * C::kColumns + C::column(unit, t));
-          const float4 a = from[0], b = from[1];
-          const float all[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-          std::uint32_t pairs[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) pairs[i] = round_pair(all[C::first(i)], all[C::second(i)]);
-          columns[chunk][unit] = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+          columns[chunk][unit] = round_piece<C>(from[0], from[1]);
         }
       }
     }
@@ -149,13 +144,6 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     if (++row_tile == row_tiles) row_tile = 0;
   }
   let_next_begin();
-}
-
-int multiprocessors() {
-  int device = 0, count = 0;
-  static_cast<void>(cudaGetDevice(&device));
-  static_cast<void>(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return std::max(count, 1);
 }
 
 }  // namespace

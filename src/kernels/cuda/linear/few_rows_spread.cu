@@ -43,12 +43,6 @@ struct alignas(16) SpreadShared {
 };
 // Behind it: activations, [tokens][token_stride] uint4; partial sums, [tiles][share][tokens][16] floats.
 
-template <class C>
-__device__ uint4 round_piece(const float4& low, const float4& high) {
-  const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  return make_uint4(round_pair(all[C::first(0)], all[C::second(0)]), round_pair(all[C::first(1)], all[C::second(1)]),
-                    round_pair(all[C::first(2)], all[C::second(2)]), round_pair(all[C::first(3)], all[C::second(3)]));
-}
 __device__ inline float4 times(const float4& a, const float4& b) { return make_float4(a.x * b.x, a.y * b.y, a.z * b.z, a.w * b.w); }
 __device__ inline float add_squares(float sum, const float4& a) {
   return fmaf(a.x, a.x, fmaf(a.y, a.y, fmaf(a.z, a.z, fmaf(a.w, a.w, sum))));
@@ -204,13 +198,8 @@ __device__ void spread_rows(const Spread& s, const DeviceWeight& w, float* y, in
       fetch(now);
       chunk += s.share;
       if (chunk < chunks) continue;
-        // A row with a code that is NaN is NaN.
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;
-        if (quad != 0) sums[2 * half] = sums[2 * half + 1] = __uint_as_float(0x7fc00000u);
-        bad[half] = false;
-      }
+      spoil_bad_rows(bad, sums);
+      bad[0] = bad[1] = false;
       float* const to = partial + (tile * s.share + own) * s.tokens * kRows;
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
@@ -302,24 +291,9 @@ __global__ void __launch_bounds__(kRoundThreads)
 
 // ---- launching ----
 
-int multiprocessors() {
-  static const int count = [] {
-    int device = 0, found = 0;
-    static_cast<void>(cudaGetDevice(&device));
-    static_cast<void>(cudaDeviceGetAttribute(&found, cudaDevAttrMultiProcessorCount, device));
-    return std::max(found, 1);
-  }();
-  return count;
-}
-
 // What a block may have here: the portable kernels' bound, or more where there is.
 std::int64_t most_shared_bytes() {
-  static const std::int64_t bytes = [] {
-    int device = 0, found = 0;
-    static_cast<void>(cudaGetDevice(&device));
-    static_cast<void>(cudaDeviceGetAttribute(&found, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
-    return std::int64_t{found};
-  }();
+  static const std::int64_t bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   return std::min<std::int64_t>(bytes, 112 << 10);  // so that two blocks are there at a time
 }
 

@@ -63,16 +63,7 @@ __device__ void stream_rows(const DeviceWeight& w, int first_tile, int tiles, in
   const auto fetch = [&] {
     if (left > 0) {
       --left;
-      Stage<C>& stage = shared.stages[warp][ahead_slot];
-#pragma unroll
-      for (int plane = 0; plane < C::kPlanes; ++plane) {
-        const int at = (ahead_chunk * C::kPlanes + plane) * 64;
-        copy_async(&stage.codes[0][plane][g][t], low + at, true);
-        copy_async(&stage.codes[0][plane][g + 8][t], high + at, true);
-      }
-      if constexpr (C::kScaleBytes > 0) {
-        if (lane < kRows) copy_few_async<C::kScaleBytes>(stage.scales[0][lane], scales + ahead_chunk * C::kScaleBytes);
-      }
+      fetch_rows(shared.stages[warp][ahead_slot], low, high, scales, ahead_chunk);
       ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
       ahead_chunk += kShare;
       if (ahead_chunk >= chunks) {
@@ -111,29 +102,10 @@ __device__ void stream_rows(const DeviceWeight& w, int first_tile, int tiles, in
       slot = slot == kDepth - 1 ? 0 : slot + 1;
       C now[2];
       take_rows(stage, shared.scale_pairs, now, bad);
-      float chunk_sums[4] = {};
-#pragma unroll
-      for (int unit = 0; unit < C::kUnits; ++unit) {
-        std::uint32_t b[1][4], a_low[4], a_high[4];
-        columns.pairs(unit, b);
-        now[0].pairs(unit, a_low);
-        now[1].pairs(unit, a_high);
-        float(&into)[4] = C::kScaled ? chunk_sums : sums;
-        mma_bf16(into, a_low[0], a_high[0], a_low[1], a_high[1], b[0][0], b[0][1]);
-        mma_bf16(into, a_low[2], a_high[2], a_low[3], a_high[3], b[0][2], b[0][3]);
-      }
-      if constexpr (C::kScaled) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[i] = fmaf(now[i / 2].scale, chunk_sums[i], sums[i]);
-      }
+      multiply_chunk<C>(now, columns.pieces, sums);
     }
     if (tile == first_tile + tiles - 1) let_next_begin();
-      // A row with a code that is NaN is NaN.
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;
-      if (quad != 0) sums[2 * half] = sums[2 * half + 1] = __uint_as_float(0x7fc00000u);
-    }
+    spoil_bad_rows(bad, sums);
     if constexpr (kShare == 1) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -254,13 +226,6 @@ std::int64_t here_bytes(const LinearExpertsArgs& args) {
 template <class Args>
 bool rounds_here(const Args& args) {
   return here_bytes(args) <= most_here_bytes(args.key().format);
-}
-
-int multiprocessors() {
-  int device = 0, count = 0;
-  static_cast<void>(cudaGetDevice(&device));
-  static_cast<void>(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return std::max(count, 1);
 }
 
 // How many tiles a group takes one after the other, so that all groups of `repeats` such weights run at a time, each with as many.

@@ -108,16 +108,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   };
   const auto fetch = [&] {
     if (left > 0) {
-      Stage<C>& stage = shared.stages[warp][ahead_slot];
-#pragma unroll
-      for (int plane = 0; plane < C::kPlanes; ++plane) {
-        const int at = (ahead_chunk * C::kPlanes + plane) * 64;
-        copy_async(&stage.codes[0][plane][g][t], low + at, true);
-        copy_async(&stage.codes[0][plane][g + 8][t], high + at, true);
-      }
-      if constexpr (C::kScaleBytes > 0) {
-        if (lane < 2 * kRows) copy_few_async<C::kScaleBytes>(stage.scales[0][lane], scales + ahead_chunk * C::kScaleBytes);
-      }
+      fetch_rows(shared.stages[warp][ahead_slot], low, high, scales, ahead_chunk);
       ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
       ahead_chunk += kWarps;
       if (ahead_chunk >= chunks) {
@@ -162,31 +153,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       take_rows(stage, shared.scale_pairs, now, bad);
       __syncwarp();  // all lanes have read what the next copy overwrites
       fetch();
-      float chunk_sums[2][4] = {};
-      float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
-#pragma unroll
-      for (int unit = 0; unit < C::kUnits; ++unit) {
-        std::uint32_t b[1][4], a_low[4], a_high[4];
-        columns.pairs(unit, b);
-        now[0].pairs(unit, a_low);
-        now[1].pairs(unit, a_high);
-        mma_bf16(into[0], a_low[0], a_high[0], a_low[1], a_high[1], b[0][0], b[0][1]);
-        mma_bf16(into[1], a_low[2], a_high[2], a_low[3], a_high[3], b[0][2], b[0][3]);
-      }
-      if constexpr (C::kScaled) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
-      }
+      multiply_chunk<C>(now, columns.pieces, sums);
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
     if (at == end - 1) let_next_begin();
-      // A row with a code that is NaN is NaN.
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u;
-      if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
-    }
+    finish_sums(bad, sums);
 #pragma unroll
     for (int i = 0; i < 4; ++i) shared.sums[buffer][warp][t * 2 + i % 2][i / 2 * kRows + g] = sums[0][i];
     __syncthreads();
@@ -209,13 +179,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     buffer ^= 1;
     if (++row_tile == row_tiles) row_tile = 0;
   }
-}
-
-int multiprocessors() {
-  int device = 0, count = 0;
-  static_cast<void>(cudaGetDevice(&device));
-  static_cast<void>(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return std::max(count, 1);
 }
 
 // One launch of the kernel, whichever the op.

@@ -48,13 +48,6 @@ constexpr auto kernel_of() {
   }
 }
 
-int multiprocessors() {
-  int device = 0, count = 0;
-  static_cast<void>(cudaGetDevice(&device));
-  static_cast<void>(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return std::max(count, 1);
-}
-
 struct Division {
   int tile = 0, splits = 1;
 };

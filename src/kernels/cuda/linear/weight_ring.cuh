@@ -65,46 +65,4 @@ class WeightRing {
   int lane_, put_ = 0, get_ = 0;
 };
 
-// A lane's columns of a rounded row: `row` begins at the lane's own of the first chunk.
-template <class C>
-struct RoundedColumns {
-  uint4 pieces[C::kUnits];
-  __device__ static const uint4* own(const void* row, int t) { return static_cast<const uint4*>(row) + C::column(0, t) / 8; }
-  __device__ void load(const uint4* row, int chunk) {
-#pragma unroll
-    for (int unit = 0; unit < C::kUnits; ++unit) pieces[unit] = row[chunk * (C::kColumns / 8) + C::column(unit, 0) / 8];
-  }
-};
-
-// Sixteen rows times a chunk of columns, added to the sums: those of every second instruction stand apart, so that they need not wait for
-// each other.
-template <class C>
-__device__ void multiply_chunk(const C (&now)[2], const uint4 (&columns)[C::kUnits], float (&sums)[2][4]) {
-  float chunk_sums[2][4] = {};
-  float(&into)[2][4] = C::kScaled ? chunk_sums : sums;
-#pragma unroll
-  for (int unit = 0; unit < C::kUnits; ++unit) {
-    std::uint32_t low[4], high[4];
-    now[0].pairs(unit, low);
-    now[1].pairs(unit, high);
-    mma_bf16(into[0], low[0], high[0], low[1], high[1], columns[unit].x, columns[unit].y);
-    mma_bf16(into[1], low[2], high[2], low[3], high[3], columns[unit].z, columns[unit].w);
-  }
-  if constexpr (C::kScaled) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sums[0][i] = fmaf(now[i / 2].scale, chunk_sums[0][i] + chunk_sums[1][i], sums[0][i]);
-  }
-}
-
-// The sums are in sums[0]. A row with a code that is NaN is NaN.
-__device__ inline void finish_sums(const bool (&bad)[2], float (&sums)[2][4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) sums[0][i] += sums[1][i];
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const unsigned quad = __ballot_sync(kAllLanes, bad[half]) >> (threadIdx.x % 32 & ~3u) & 15u;
-    if (quad != 0) sums[0][2 * half] = sums[0][2 * half + 1] = __uint_as_float(0x7fc00000u);
-  }
-}
-
 }  // namespace reckoner::cuda
