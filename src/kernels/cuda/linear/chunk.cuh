@@ -121,6 +121,14 @@ struct Chunk<QuantFormat::fp8_block> : ChunkE4m3 {
   __device__ void take_fetched(std::uint32_t bits, const std::uint32_t*) { scale = __uint_as_float(bits); }
 };
 
+// Eight neighbouring columns, rounded, as a lane's operands of a unit.
+template <class C>
+__device__ __forceinline__ uint4 round_piece(const float4& low, const float4& high) {
+  const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+  return make_uint4(round_pair(all[C::first(0)], all[C::second(0)]), round_pair(all[C::first(1)], all[C::second(1)]),
+                    round_pair(all[C::first(2)], all[C::second(2)]), round_pair(all[C::first(3)], all[C::second(3)]));
+}
+
 inline bool has_chunks(QuantFormat format) {
   using F = QuantFormat;
   return format == F::bf16 || format == F::nvfp4 || format == F::fp8_channel || format == F::fp8_block;

@@ -9,14 +9,6 @@ namespace reckoner::cuda {
 inline constexpr int kTiles = 1;   // of sixteen rows, a block: with two, fewer warps fit and it was slower
 inline constexpr int kTokens = 8;  // of an instruction
 
-// Eight neighbouring columns, rounded, as a lane's operands of a unit.
-template <class C>
-__device__ __forceinline__ uint4 round_piece(const float4& low, const float4& high) {
-  const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  return make_uint4(round_pair(all[C::first(0)], all[C::second(0)]), round_pair(all[C::first(1)], all[C::second(1)]),
-                    round_pair(all[C::first(2)], all[C::second(2)]), round_pair(all[C::first(3)], all[C::second(3)]));
-}
-
 // A lane's columns of its token (lane / 4): zeros without one. `fast`: rounded already, where `x` lies as uint4 pieces.
 template <class C, int kParts>
 struct TokenColumns {

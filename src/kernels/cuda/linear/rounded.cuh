@@ -9,12 +9,7 @@ namespace reckoner::cuda {
 // Piece i is of the columns [8 i, 8 i + 8).
 template <class C>
 __device__ uint4 rounded_piece(const float* x, std::int64_t piece) {
-  const float4 low = reinterpret_cast<const float4*>(x)[2 * piece], high = reinterpret_cast<const float4*>(x)[2 * piece + 1];
-  const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-  std::uint32_t pairs[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) pairs[i] = round_pair(all[C::first(i)], all[C::second(i)]);
-  return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+  return round_piece<C>(reinterpret_cast<const float4*>(x)[2 * piece], reinterpret_cast<const float4*>(x)[2 * piece + 1]);
 }
 
 template <class C>
