@@ -5,11 +5,6 @@
 namespace reckoner::admission {
 namespace {
 
-std::int64_t fitting(QuantFormat format, std::int64_t cols) {
-  const std::int64_t multiple = info(format).cols_multiple;
-  return (cols + multiple - 1) / multiple * multiple;
-}
-
 struct Size {
   std::int64_t experts, tokens, top_k, out, in;
 };

@@ -5,12 +5,6 @@
 namespace reckoner::admission {
 namespace {
 
-// `cols`, or the next number that the format's blocks divide.
-std::int64_t fitting(QuantFormat format, std::int64_t cols) {
-  const std::int64_t multiple = info(format).cols_multiple;
-  return (cols + multiple - 1) / multiple * multiple;
-}
-
 // |error| <= tolerance * the sum of magnitudes behind an element, plus what denormals may lose.
 std::vector<double> bounds(const Floats& magnitudes, Precision precision, std::int64_t terms) {
   std::vector<double> allowed;

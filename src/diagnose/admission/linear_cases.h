@@ -14,6 +14,12 @@ namespace reckoner::admission {
 
 using Floats = std::vector<float>;
 
+// `cols`, or the next number that the format's blocks divide.
+inline std::int64_t fitting(QuantFormat format, std::int64_t cols) {
+  const std::int64_t multiple = info(format).cols_multiple;
+  return (cols + multiple - 1) / multiple * multiple;
+}
+
 struct LinearCase {
   OwnedWeight w;
   OwnedTensor x;  // [tokens, in]
