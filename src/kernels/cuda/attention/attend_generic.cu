@@ -37,7 +37,7 @@ int tile_keys_for(std::int64_t width) {
 // Grid: pieces * chunks of value columns, groups of heads, tokens. Thread (h, s) of the first kHeads * kTileKeys scores key s for head h.
 __global__ void __launch_bounds__(kThreads, 2) attend_kernel(Attend args, Partials partials) {
   begin_kernel();
-  extern __shared__ float memory[];  // q [kHeads, width], keys [tile_keys, width + 1]
+  float* const memory = dynamic_shared<float>();  // q [kHeads, width], keys [tile_keys, width + 1]
   __shared__ float weights[kHeads][kTileKeys], factors[kHeads];
   __shared__ const std::byte* value_rows[kTileKeys];
   float* q = memory;

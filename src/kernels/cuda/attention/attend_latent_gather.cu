@@ -8,8 +8,8 @@
 // a block a unit, many a block eight units.
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/split.cuh"
-#include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/cache.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/mma.cuh"
 
 namespace reckoner::cuda {
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     attend_latent_gather_kernel(const __grid_constant__ Gather args, const __grid_constant__ Partials partials) {
   if (gridDim.x * gridDim.y <= 132) let_next_begin();
   wait_for_previous();
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32, token = static_cast<int>(blockIdx.y);
   const int count = args.counts != nullptr ? args.counts[token] : args.cache.positions[token] + 1;

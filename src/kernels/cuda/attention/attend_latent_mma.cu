@@ -3,8 +3,8 @@
 // weights are two BF16 numbers each, off by 2^-16: a thousandth of what the bound on float sums of 576 terms allows.
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/attention/split.cuh"
-#include "kernels/cuda/common/async.cuh"
 #include "kernels/cuda/common/cache.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/mma.cuh"
 
 namespace reckoner::cuda {
@@ -161,7 +161,7 @@ __device__ void add_values(int buffer, const Shared& shared, float (&sums)[8][4]
 
 __global__ void __launch_bounds__(kThreads) attend_latent_mma_kernel(AttendLatent args, Partials partials) {
   begin_kernel();
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   Shared& shared = *reinterpret_cast<Shared*>(memory);
   const std::int64_t token = blockIdx.z, piece = blockIdx.x;
   const int first_head = static_cast<int>(blockIdx.y) * kHeads;

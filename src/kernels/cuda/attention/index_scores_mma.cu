@@ -29,7 +29,7 @@ __device__ int place_of(int head, int piece) { return head * kPieces + (piece ^ 
 
 __global__ void __launch_bounds__(kThreads) index_scores_mma_kernel(IndexScores args) {
   begin_kernel();
-  extern __shared__ uint4 q[];  // [kParts][heads * 16 pieces], then the weights
+  uint4* const q = dynamic_shared<uint4>();  // [kParts][heads * 16 pieces], then the weights
   float* weights = reinterpret_cast<float*>(q + kParts * args.heads * kPieces);
   const std::int64_t token = blockIdx.y;
   const int context = args.keys.positions[token] + 1, block_first = static_cast<int>(blockIdx.x) * kBlockKeys;

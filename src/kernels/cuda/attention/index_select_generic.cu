@@ -26,7 +26,7 @@ std::int64_t shared_bytes(std::int64_t heads, std::int64_t dim) { return 4 * (he
 
 __global__ void __launch_bounds__(kThreads) index_scores_kernel(IndexScores args) {
   begin_kernel();
-  extern __shared__ float memory[];  // q [heads, dim], keys [kKeys, dim + 1]
+  float* const memory = dynamic_shared<float>();  // q [heads, dim], keys [kKeys, dim + 1]
   __shared__ float parts[kParts][kKeys];
   float* q = memory;
   float* keys = memory + args.heads * args.dim;

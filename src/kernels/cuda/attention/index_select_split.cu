@@ -105,7 +105,7 @@ template <bool kCounts>
 __global__ void __launch_bounds__(kThreads, 4) index_scores_split_kernel(const __grid_constant__ Scoring args) {
   if (gridDim.x * gridDim.y <= 132) let_next_begin();
   wait_for_previous();
-  extern __shared__ uint4 q[];  // [kParts, heads, kPieces]
+  uint4* const q = dynamic_shared<uint4>();  // [kParts, heads, kPieces]
   __shared__ float weights[kMostIndexHeads];
   __shared__ __align__(16) std::int32_t histogram[kCounts ? kFirstDigits : 4];
   const Selecting& selecting = args.selecting;

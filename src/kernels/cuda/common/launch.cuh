@@ -8,6 +8,7 @@
 #include <string>
 #include <type_traits>
 
+#include "kernels/cuda/common/instructions.cuh"
 #include "ops/kernel.h"
 
 namespace reckoner::cuda {
@@ -26,17 +27,6 @@ inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return
 // capability 9.0 on): each calls wait_for_previous() before it touches what another kernel reads or writes, which is all but weights. Once
 // all its blocks have called let_next_begin() the next may start. Kernels that fill the device do that when they are nearly done: blocks
 // that come early are placed where there is room, not where there will be least to do.
-__device__ __forceinline__ void let_next_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-// Until all that the kernels ahead wrote is there to be read.
-__device__ __forceinline__ void wait_for_previous() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 __device__ __forceinline__ void begin_kernel() {
   let_next_begin();
   wait_for_previous();

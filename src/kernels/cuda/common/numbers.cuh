@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/common/instructions.cuh"
+
 namespace reckoner::cuda {
 
 inline constexpr unsigned kAllLanes = 0xffffffffu;
@@ -30,12 +32,6 @@ __device__ inline float e8m0_to_float(std::uint32_t bits) {
 
 // The same way: times 2^-126.
 __device__ inline float e2m1_to_float(std::uint32_t code) { return __uint_as_float((code & 8u) << 28 | (code & 7u) << 22) * 0x1p126f; }
-
-__device__ inline float half_to_float(std::uint32_t bits) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(static_cast<std::uint16_t>(bits)));
-  return value;
-}
 
 __device__ inline std::uint8_t float_to_e4m3(float value) {
   const std::uint32_t bits = __float_as_uint(value);

@@ -164,8 +164,39 @@ __device__ __forceinline__ void wait_for_barrier(std::uint32_t barrier, int pari
       "r"(parity)
       : "memory");
 }
+// So that others see what make_barrier() made.
+__device__ __forceinline__ void show_new_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // What was written to shared memory, and seen here, before what the matrix instruction reads from now on.
 __device__ __forceinline__ void order_shared_before_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- threads of a block, blocks of a cluster ----
+
+// The first kThreads threads, and no others, wait for each other.
+template <int kThreads>
+__device__ __forceinline__ void meet() {
+  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+}
+// Registers a thread of the warpgroup, which gives the rest back, or waits until it has as many.
+template <int kRegisters>
+__device__ __forceinline__ void keep_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+__device__ __forceinline__ void meet_in_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// What stands at an address of shared memory in another block of the cluster.
+__device__ __forceinline__ float4 load_of_block(std::uint32_t shared_address, int block) {
+  float4 four;
+  asm volatile("{ .reg .u32 there; mapa.shared::cluster.u32 there, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there]; }"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(shared_address), "r"(block)
+               : "memory");
+  return four;
+}
 
 #endif
 

@@ -10,15 +10,6 @@ namespace reckoner::cuda {
 inline constexpr int kExactThreads = 256;
 inline constexpr int kExactWarps = kExactThreads / 32;
 
-// What nobody reads again; where it stands, that is before wait_for_previous() if it is written so.
-__device__ inline uint4 load_once(const void* at) {
-  uint4 value;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"
-               : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
-               : "l"(at));
-  return value;
-}
-
 // Eight neighbouring elements of a row, as they are stored.
 template <QuantFormat kFormat>
 struct PlainEight {

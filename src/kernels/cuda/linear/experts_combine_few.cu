@@ -1,7 +1,7 @@
 // experts_combine in `fast` for up to eight tokens, in one launch: a block has sixteen rows of all experts that have slots, its warps an
 // expert after the other, and then adds up what each token chose. The shared expert's weights are known, so they are asked for before the
 // kernel ahead has ended; its columns are spread over the warps.
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
 #include "kernels/cuda/linear/few_rows.cuh"
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   using C = Chunk<kFormat>;
   using S = Chunk<kShared>;
   constexpr int kDepth = depth_of(kFormat);
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<Shared<kFormat>*>(memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
   const int rows = static_cast<int>(experts.first.rows), cols = static_cast<int>(experts.first.cols);

@@ -1,7 +1,7 @@
 // linear_experts in `fast` on rows of 256 columns, by slot: what a rank of eight has of each expert's way down. A warp has sixteen whole
 // rows at a time, so that nothing is added up with others, and keeps its slots' activations in registers from one tile of an expert to the
 // next. All tiles of all experts that have slots are one stream, of which each warp takes an equal share.
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
 #include "kernels/cuda/linear/gated.h"
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     experts_down_kernel(const std::int32_t* begin, const float* x, float* y, const __grid_constant__ DeviceExperts experts) {
   using C = Chunk<kFormat>;
   constexpr int kDepth = depth_of(kFormat), kChunks = kColumns / C::kColumns;
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<Shared<kFormat>*>(memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
   const int rows = static_cast<int>(experts.first.rows), row_tiles = (rows + kRows - 1) / kRows;
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     if (at == first || row_tile == 0) {
       tile = shared.list.tiles[listed_at++];
       factor = C::kFactor * experts.scale[tile.expert];
-      asm volatile("" : "+f"(factor));  // read now: a parameter's first use in a launch takes long
+      make_now(factor);  // read now: a parameter's first use in a launch takes long
       const float* const own = x + std::int64_t{tile.first + min(g, tile.count - 1)} * kColumns;
 #pragma unroll
       for (int chunk = 0; chunk < kChunks; ++chunk) {

@@ -1,7 +1,7 @@
 // linear and linear_experts for few tokens, where reading the weights is all the work: they stream through registers once, become BF16
 // pairs there, and are the large operand of a matrix instruction whose small one holds eight tokens. The warps of a block share the columns
 // of a few rows; their sums are added in order. In `exact` the activations are three BF16 numbers each, which lose nothing.
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
 #include "kernels/cuda/linear/expert_tiles.cuh"
@@ -157,7 +157,7 @@ template <QuantFormat kFormat, int kParts, int kWarps, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, wanted_blocks(kFormat, kParts) * 8 / kWarps)
     linear_few_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens) {
   using C = Chunk<kFormat>;
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<SharedRows<C, kWarps>*>(memory);
   const std::int64_t first_token = std::int64_t{blockIdx.y} * kTokens, first_row = std::int64_t{blockIdx.x} * 16 * kTiles;
   const int count = static_cast<int>(min(static_cast<long long>(tokens - first_token), static_cast<long long>(kTokens)));
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kWarps * 32, (kParts > 1 ? 2 : 3) * 8 / kWarps
     linear_experts_few_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                               LinearExpertsArgs::Rows rows, const std::byte* x, float* y) {
   wait_for_previous();
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<SharedRows<Chunk<kFormat>, kWarps>*>(memory);
   __shared__ ExpertTile shared_tile;
   const ExpertTile tile = find_expert_tile(begin, experts.count, kTokens, static_cast<int>(blockIdx.y), shared_tile);

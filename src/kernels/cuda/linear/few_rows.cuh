@@ -1,7 +1,7 @@
 // What the kernels for few tokens share: a lane's part of its token's row, and chunks of weights on their way into registers.
 #pragma once
 
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
 
 namespace reckoner::cuda {

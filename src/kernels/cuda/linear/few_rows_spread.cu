@@ -2,7 +2,7 @@
 // reads all of its weights at once and is done at once. They go straight into registers, many steps ahead; the first are asked for
 // before the kernels ahead have ended. The warps of a block share the columns of sixteen rows at a time, and their sums are added in order.
 // A norm of the input is a factor of the sums: nothing waits for it.
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
 #include "kernels/cuda/linear/exact_rows.cuh"
@@ -237,7 +237,7 @@ __device__ void spread_rows(const Spread& s, const DeviceWeight& w, float* y, in
 
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kThreads, RECKONER_SPREAD_BLOCKS) linear_spread_kernel(const __grid_constant__ Spread s) {
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<SpreadShared*>(memory);
   int part = 0;
   const int block = static_cast<int>(blockIdx.x);

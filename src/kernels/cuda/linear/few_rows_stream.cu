@@ -1,7 +1,7 @@
 // linear and linear_experts in `fast` for few tokens, as few_rows.cu has them but so that the stream of weights never waits: its first
 // chunks are asked for before the activations are looked at, and a group of warps goes on to its next sixteen rows without draining. Where
 // there are few columns a warp has whole rows to itself, and nothing to add up with others.
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_tiles.cuh"
 #include "kernels/cuda/linear/few_rows.cuh"
@@ -161,7 +161,7 @@ template <QuantFormat kFormat, int kWarps, int kShare, Tokens kSource>
 __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>()))
     linear_stream_kernel(DeviceWeight w, const void* x, float* y, std::int64_t tokens, int each) {
   using C = Chunk<kFormat>;
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<StreamShared<kFormat, kWarps, kShare>*>(memory);
   const std::int64_t first_token = std::int64_t{blockIdx.y} * kTokens;
   const int count = static_cast<int>(min(static_cast<long long>(tokens - first_token), static_cast<long long>(kTokens)));
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kWarps * 32, (least_blocks<kFormat, kWarps>())
                                  LinearExpertsArgs::Rows rows, const void* x, int x_rows, float* y, int each) {
   wait_for_previous();
   using C = Chunk<kFormat>;
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<StreamShared<kFormat, kWarps, kShare>*>(memory);
   __shared__ ExpertTile shared_tile;
   const ExpertTile slots = find_expert_tile(begin, experts.count, kTokens, static_cast<int>(blockIdx.y), shared_tile);

@@ -119,7 +119,8 @@ __global__ void __launch_bounds__(kThreads, kTokens <= 2 ? 2 : 1)
     }
   }
   const float sum = sum_each<kSums>(sums);
-  shared[thread / 32][thread % 32 / (32 / kSums)] = sum;
+  constexpr int kAlike = 32 / kSums;  // lanes that have the same sum
+  if (thread % kAlike == 0) shared[thread / 32][thread % 32 / kAlike] = sum;
   __syncthreads();
   if (thread >= kRows * kTokens) return;
   const int token = thread / kRows, row = thread % kRows;

@@ -1,7 +1,7 @@
 // gated_experts and gated_linear in `fast` for few tokens, where reading the weights bounds it: a tile is eight rows of gate and the same
 // eight of up, the two halves of a matrix instruction's large operand, so that a lane ends with both. All tiles of all experts that have
 // slots are one stream, of which each block takes an equal share; its warps share the columns and add up their sums in order.
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
 #include "kernels/cuda/linear/few_rows.cuh"
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
     gated_experts_kernel(Slots slots, const void* x, int x_rows, float* y, const __grid_constant__ Gated w) {
   using C = Chunk<kFormat>;
   constexpr int kDepth = depth_of(kFormat);
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<Shared<kFormat>*>(memory);
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32, g = lane / 4, t = lane % 4;
   const int cols = static_cast<int>(w.gate.cols), rows = static_cast<int>(w.gate.rows);
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       const std::int64_t token = slots.begin == nullptr ? tile.first + g : g < tile.count ? slots.tokens[tile.first + g] : 0;
       own = g < tile.count ? static_cast<const std::uint16_t*>(rounded) + token * cols : nullptr;
       factors[0] = C::kFactor * w.gate_scale[tile.expert], factors[1] = C::kFactor * w.up_scale[tile.expert];
-      asm volatile("" : "+f"(factors[0]), "+f"(factors[1]));  // read now: that takes long
+      make_now(factors[0]), make_now(factors[1]);  // read now: that takes long
       if (kSource == Source::rounded && warp < chunks) next.load(own, warp, t);
     }
     float sums[2][4] = {};  // of every second instruction, so that they need not wait for each other

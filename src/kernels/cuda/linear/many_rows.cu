@@ -1,7 +1,7 @@
 // linear and linear_experts for many tokens, in `fast`: tiles of 128 tokens by 128 rows of the weight go through shared memory in four
 // stages, the weight as it is stored; a warp decodes its operands in registers, so that no copy of the weight in BF16 is ever written. The
 // activations are rounded to BF16 once, in the order in which the codes come out.
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
 #include "kernels/cuda/linear/expert_tiles.cuh"
@@ -165,7 +165,7 @@ __device__ void many_rows(const DeviceWeight& w, std::int64_t first_row, const s
 template <QuantFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 2) linear_many_kernel(DeviceWeight w, const std::uint16_t* x, float* y, std::int64_t tokens) {
   begin_kernel();
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<SharedTile<kFormat>*>(memory);
   const std::int64_t first = std::int64_t{blockIdx.x} * kTile;
   const int count = static_cast<int>(min(static_cast<long long>(tokens - first), static_cast<long long>(kTile)));
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     linear_experts_many_kernel(const __grid_constant__ DeviceExperts experts, const std::int32_t* begin, const std::int32_t* tokens,
                                LinearExpertsArgs::Rows rows, const std::uint16_t* x, float* y) {
   begin_kernel();
-  extern __shared__ __align__(16) unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<SharedTile<kFormat>*>(memory);
   __shared__ ExpertTile shared_tile;
   const ExpertTile tile = find_expert_tile(begin, experts.count, kTile, static_cast<int>(blockIdx.y), shared_tile);

@@ -4,7 +4,7 @@
 // row, into a ring of pieces of 64 columns that all others multiply with.
 #pragma once
 
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/common/wgmma.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
@@ -124,7 +124,7 @@ __device__ __forceinline__ void fetch_tokens(const ProductWork& work, const Prod
     for (int i = 0; i < kEach; ++i) {
       const int row = thread / 8 + kAtOnce * i;
       if (kAtOnce * i >= rows) break;
-      asm volatile("" : "+r"(at[i]), "+r"(count));  // or all is widened and compared beforehand, and there are too few registers
+      make_now(at[i]), make_now(count);  // or all is widened and compared beforehand, and there are too few registers
       if (Shape::kTokens % kAtOnce != 0 && row >= Shape::kTokens) break;
       copy_async(&shared.ring[slot][row][own ^ (row & 7)], base + std::uint64_t{at[i]} * 16, row < count);
     }
@@ -266,23 +266,6 @@ __device__ __forceinline__ void multiply(const ProductTile& tile, WeightStream<k
   wait_for_products<0>();
 }
 
-__device__ __forceinline__ int cluster_rank() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ void meet_in_cluster() {
-  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
-}
-__device__ __forceinline__ float4 load_of_block(std::uint32_t shared_address, int block) {
-  float4 four;
-  asm volatile("{ .reg .u32 there; mapa.shared::cluster.u32 there, %4, %5; ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there]; }"
-               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
-               : "r"(shared_address), "r"(block)
-               : "memory");
-  return four;
-}
-
 template <int kColumns, QuantFormat kFormat, class Shape>
 __device__ __forceinline__ void multiply_and_write(const ProductWork& work, const ProductTile& tile, WeightStream<kFormat, Shape>& stream,
                                                    ProductShared<kFormat, Shape>& shared) {
@@ -321,7 +304,7 @@ __device__ __forceinline__ void multiply_and_write(const ProductWork& work, cons
   auto* part = reinterpret_cast<float*>(&shared);
   constexpr int kStride = kRows + 4;  // so that what a warp writes at once is in different banks
   static_assert(sizeof(float) * kColumns * kStride <= sizeof(shared.ring) + sizeof(shared.weights));
-  asm volatile("bar.sync 1, %0;" ::"n"(Shape::kGroups * 128) : "memory");
+  meet<Shape::kGroups * 128>();
 #pragma unroll
   for (int i = 0; i < kColumns / 2; ++i) {
     part[(i / 4 * 8 + t * 2 + i % 2) * kStride + warp * 16 + i % 4 / 2 * 8 + g] = sums[i] * factors[i % 4 / 2];
@@ -379,7 +362,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     products_kernel(const __grid_constant__ DeviceExperts experts, const __grid_constant__ ProductWork work) {
 #if RECKONER_HAS_WGMMA
   using C = Chunk<kFormat>;
-  extern __shared__ unsigned char memory[];
+  unsigned char* const memory = dynamic_shared<unsigned char>();
   auto& shared = *reinterpret_cast<ProductShared<kFormat, Shape>*>(memory + ((1024 - (shared_address(memory) & 1023)) & 1023));
   static_assert(sizeof(shared) + 1024 <= product_shared_bytes<kFormat, Shape>());
   const int thread = static_cast<int>(threadIdx.x);
@@ -389,7 +372,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       make_barrier(shared_address(&shared.full[i]), 32);
       make_barrier(shared_address(&shared.empty[i]), Shape::kGroups * 4);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    show_new_barriers();
   }
   if constexpr (kFormat == QuantFormat::nvfp4) {
     for (int code = thread; code < 256; code += Shape::kThreads) shared.scale_pairs[code] = C::scale_pair(static_cast<std::uint32_t>(code));
@@ -416,7 +399,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   tile.chunks = chunks * (tile.split + 1) / tile.splits - tile.first_chunk;
 
   if (thread >= Shape::kGroups * 128) {
-    if constexpr (kMoves) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(80));
+    if constexpr (kMoves) keep_registers<80>();
     if (thread >= Shape::kGroups * 128 + Shape::kFetchers) {
       pass_on_tokens(tile, shared);
     } else {
@@ -430,7 +413,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       meet_in_cluster();
     }
   } else {
-    if constexpr (kMoves) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Shape::kGroups == 3 ? 144 : 216));
+    if constexpr (kMoves) take_registers<(Shape::kGroups == 3 ? 144 : 216)>();
     WeightStream<kFormat, Shape> stream(tile, shared);
 #pragma unroll
     for (int i = 0; i < Shape::kChunks - 1; ++i) stream.fetch();

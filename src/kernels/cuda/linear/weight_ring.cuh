@@ -2,7 +2,7 @@
 // instructions, so that addresses are kept, not made.
 #pragma once
 
-#include "kernels/cuda/common/async.cuh"
+#include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/linear/few_rows.cuh"
 
 namespace reckoner::cuda {
@@ -24,11 +24,11 @@ class WeightRing {
     const std::uint32_t to = to_ + put_ + lane_ * 16;
 #pragma unroll
     for (int plane = 0; plane < C::kPlanes; ++plane) {
-      copy(to + plane * kPlaneBytes, at.low + plane * 64);
-      copy(to + plane * kPlaneBytes + kPlaneBytes / 2, at.high + plane * 64);
+      copy_async_to(to + plane * kPlaneBytes, at.low + plane * 64);
+      copy_async_to(to + plane * kPlaneBytes + kPlaneBytes / 2, at.high + plane * 64);
     }
     if constexpr (C::kScaleBytes > 0) {
-      if (lane_ < 16) copy_scales(to_ + put_ + kScalesAt + lane_ * C::kScaleBytes, at.scales);
+      if (lane_ < 16) copy_few_async_to<C::kScaleBytes>(to_ + put_ + kScalesAt + lane_ * C::kScaleBytes, at.scales);
       at.scales += step * C::kScaleBytes;
     }
     at.low += step * C::kPlanes * 64;
@@ -53,12 +53,6 @@ class WeightRing {
  private:
   static constexpr int kPlaneBytes = 1024, kScalesAt = C::kPlanes * kPlaneBytes, kStageBytes = sizeof(Stage<C>);
   static_assert(kTiles == 1);
-  __device__ static void copy(std::uint32_t to, const std::byte* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-  }
-  __device__ static void copy_scales(std::uint32_t to, const std::byte* from) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(C::kScaleBytes) : "memory");
-  }
 
   const unsigned char* memory_;
   std::uint32_t to_;

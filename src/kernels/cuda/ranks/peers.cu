@@ -32,21 +32,11 @@ __device__ Pair* place_of(const Peers& peers, int inbox, std::uint32_t number, i
   return peers.inboxes[inbox] + (static_cast<std::int64_t>(number % 2) * peers.ranks + from) * kMostPairs + pair;
 }
 
-__device__ void write_pair(Pair* to, float first, float second, std::uint32_t number) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};" ::"l"(to), "r"(__float_as_uint(first)), "r"(number),
-               "r"(__float_as_uint(second))
-               : "memory");
-}
-
 // The pair when it is there; zeros when waiting was stopped.
 __device__ float2 wait_for_pair(const Pair* from, std::uint32_t number, const volatile std::uint32_t* stopped) {
   constexpr int kLooksBetween = 4096;  // at the host's word, which is far away
   for (int looks = 1;; ++looks) {
-    Pair pair;
-    asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(pair.x), "=r"(pair.y), "=r"(pair.z), "=r"(pair.w)
-                 : "l"(from)
-                 : "memory");
+    const Pair pair = cuda::load_of_others(from);
     if (pair.y == number && pair.w == number) return make_float2(__uint_as_float(pair.x), __uint_as_float(pair.z));
     if (looks % kLooksBetween == 0 && *stopped != 0) return make_float2(0, 0);
   }
@@ -62,7 +52,8 @@ __global__ void __launch_bounds__(kThreads) add_over_peers_kernel(Peers peers, f
     const float2 own = make_float2(values[at], at + 1 < count ? values[at + 1] : 0);
     for (int other = 1; other < peers.ranks; ++other) {
       const int to = (peers.rank + other) % peers.ranks;
-      write_pair(place_of(peers, to, number, peers.rank, pair), own.x, own.y, number);
+      cuda::store_for_others(place_of(peers, to, number, peers.rank, pair),
+                             make_uint4(__float_as_uint(own.x), number, __float_as_uint(own.y), number));
     }
     float2 sum = make_float2(0, 0);
     for (int from = 0; from < peers.ranks; ++from) {

@@ -70,7 +70,7 @@ __device__ void keep_best_groups(const Routing& args, float* choice, float* scor
 
 __global__ void choose_experts_kernel(Routing args) {
   begin_kernel();
-  extern __shared__ float memory[];  // p [experts], choice [experts], score [experts], taken [experts]
+  float* const memory = dynamic_shared<float>();  // p [experts], choice [experts], score [experts], taken [experts]
   float* p = memory;
   float* choice = p + args.experts;
   float* score = choice + args.experts;

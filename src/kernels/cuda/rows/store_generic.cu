@@ -118,7 +118,7 @@ __device__ void store_latent(const StoreLatent& args, std::int64_t token, float*
 }
 
 __global__ void __launch_bounds__(kThreads) store_latent_kernel(const __grid_constant__ StoreLatent args) {
-  extern __shared__ float row[];  // [width]
+  float* const row = dynamic_shared<float>();  // [width]
   store_latent(args, blockIdx.x, row);
 }
 
@@ -174,7 +174,7 @@ __device__ void store_index_key(const StoreIndexKey& args, std::int64_t token, f
 }
 
 __global__ void __launch_bounds__(kThreads) store_index_key_kernel(const __grid_constant__ StoreIndexKey args) {
-  extern __shared__ float row[];  // [width]
+  float* const row = dynamic_shared<float>();  // [width]
   store_index_key(args, blockIdx.x, row);
 }
 
@@ -212,7 +212,7 @@ constexpr int kPairsOfBlock = 2 * kThreads;
 
 // Grid: tokens; what stores, then what rotates kPairsOfBlock pairs each.
 __global__ void __launch_bounds__(kThreads) rotate_and_store_kernel(const __grid_constant__ RotateAndStore args) {
-  extern __shared__ float row[];  // [the wider of what is stored]
+  float* const row = dynamic_shared<float>();  // [the wider of what is stored]
   const std::int64_t token = blockIdx.x;
   const int stores = args.heads[1].heads > 0 ? 2 : 1, job = static_cast<int>(blockIdx.y);
   if (job == 0) return store_latent(args.latent, token, row);
