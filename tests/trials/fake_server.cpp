@@ -7,8 +7,8 @@
 //   --warn CONDITION:TEXT          prints TEXT at the start
 //   --fail CONDITION:BEHAVIOUR     CONDITION: `always`, or settings that take effect, NAME=VALUE,NAME=VALUE; `20%` among them: at random
 // Behaviours at the start: exit, no_arch, oom_load, oom_graph, assert, hang, crash. At requests: nan, nan_status, garbage, ufffd, empty,
-// wrong, silent, abort, slow, unstable. At the end: ignore_term, escape (a child in a session of its own holds the port),
-// escape_unmarked (the same without our environment).
+// wrong, silent, abort, abort_late (half a second after the connection was closed), slow, unstable. At the end: ignore_term, escape (a
+// child in a session of its own holds the port), escape_unmarked (the same without our environment).
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -217,6 +217,11 @@ void serve(const Plan& plan, int connection) {
     }
     const std::size_t path_at = received.find(' ') + 1;
     const std::string path = received.substr(path_at, received.find(' ', path_at) - path_at);
+    if (path.starts_with("/v1/") && plan.does("abort_late")) {
+      close(connection);
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      std::abort();
+    }
     const Answer answer = answer_to(plan, path, received.substr(head + 4, length));
     received.erase(0, head + 4 + length);
     const std::string reply = "HTTP/1.1 " + std::to_string(answer.status) +

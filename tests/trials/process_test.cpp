@@ -118,6 +118,7 @@ TEST_F(Processes, EachFailureIsNamedWithItsLine) {
       {"empty", Outcome::empty, "probe short", 0, "without text"},
       {"unstable", Outcome::wrong, "probe determinism", 0, "1 of 2 answers"},
       {"abort", Outcome::crash, "probe short", 3, "ready"},
+      {"abort_late", Outcome::crash, "probe short", 3, "ready"},
       {"silent", Outcome::hang, "probe short", 0, "no answer within 2 s"},
       {"hang", Outcome::hang, "start", 2, "effective moe=a"},
   };

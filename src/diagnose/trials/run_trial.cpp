@@ -17,6 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kReadyPoll{100};
 constexpr double kReadyRequestS = 5;
+constexpr milliseconds kLastMoments{2000};  // of a process whose connection was lost
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
@@ -48,7 +49,7 @@ class TrialRun {
       if (trial_.same_as == 0) run_probes();
     }
     const bool interrupted = hooks_.interrupted();
-    const bool was_running = process_->is_running();
+    const bool was_running = is_still_running();
     hooks_.step("stopping");
     const StopReport stop = process_->stop(milliseconds(static_cast<std::int64_t>(file_.limits.stop_s * 1e3)), request_.placeholders.port);
     trial_.ending = text(stop.ending);
@@ -113,6 +114,14 @@ class TrialRun {
       if (outcome == Outcome::hang || outcome == Outcome::crash || !process_->is_running()) break;
     }
     if (!fingerprints.empty()) trial_.fingerprint = fingerprint_of(fingerprints);
+  }
+
+  // A process that dies closes its connections first and is gone a moment later, when its memory is written to disk even a long one.
+  bool is_still_running() {
+    const bool lost_connection = !trial_.probes.empty() && trial_.probes.back().outcome == Outcome::crash;
+    const Clock::time_point deadline = Clock::now() + (lost_connection ? kLastMoments : Clock::duration::zero());
+    while (process_->is_running() && Clock::now() < deadline && !hooks_.interrupted()) std::this_thread::sleep_for(kReadyPoll);
+    return process_->is_running();
   }
 
   const ProbeResult* failed_probe() const {
