@@ -45,7 +45,6 @@ struct alignas(16) float4 {
 };
 inline int2 make_int2(int x, int y) { return {x, y}; }
 inline int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
-inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
@@ -61,9 +60,7 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
   return static_cast<std::common_type_t<A, B>>(a) < static_cast<std::common_type_t<A, B>>(b) ? b : a;
 }
 using std::isfinite;
-using std::isinf;
 using std::isnan;
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline float __int_as_float(int bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float value) { return std::bit_cast<unsigned>(value); }
@@ -166,11 +163,6 @@ template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by) {
   const auto own = static_cast<unsigned>(reckoner::emulated::lane());
   return reckoner::emulated::from_lane(mask, value, own >= by ? own - by : own);
-}
-template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned by) {
-  const auto own = static_cast<unsigned>(reckoner::emulated::lane());
-  return reckoner::emulated::from_lane(mask, value, own + by < 32 ? own + by : own);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
   return reckoner::emulated::over_lanes(mask, predicate != 0 ? 1u << reckoner::emulated::lane() : 0u, std::bit_or<unsigned>());

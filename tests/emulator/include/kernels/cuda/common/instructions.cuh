@@ -7,14 +7,12 @@
 
 namespace reckoner::cuda {
 
-using emulated::address_in_shared;
-
 template <class T>
 T* dynamic_shared() {
   return reinterpret_cast<T*>(emulated::shared_memory());
 }
 
-inline std::uint32_t shared_address(const void* pointer) { return address_in_shared(pointer); }
+inline std::uint32_t shared_address(const void* pointer) { return emulated::address_in_shared(pointer); }
 
 inline void let_next_begin() {}
 inline void wait_for_previous() {}
@@ -74,6 +72,14 @@ inline void load_matrices_transposed(std::uint32_t (&out)[4], const void* row) {
 inline float low_of_pair(std::uint32_t pair) { return __uint_as_float(pair << 16); }
 inline float high_of_pair(std::uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
 
+// What a lane holds of the large operand of either matrix instruction, sixteen rows of a warp.
+RECKONER_NO_RACE inline void place_pairs(float (&a)[16][16], int lane, const std::uint32_t* pairs) {
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i % 2 * 8, column = lane % 4 * 2 + i / 2 * 8;
+    a[row][column] = low_of_pair(pairs[i]), a[row][column + 1] = high_of_pair(pairs[i]);
+  }
+}
+
 struct MmaLane {
   float* d;
   std::uint32_t a[4], b[2];
@@ -83,10 +89,7 @@ RECKONER_NO_RACE inline void mma_of_lanes(void* const* lanes) {
   for (int lane = 0; lane < 32; ++lane) {
     const auto& own = *static_cast<const MmaLane*>(lanes[lane]);
     const int g = lane / 4, t = lane % 4;
-    for (int i = 0; i < 4; ++i) {
-      const int row = g + i % 2 * 8, column = 2 * t + i / 2 * 8;
-      a[row][column] = low_of_pair(own.a[i]), a[row][column + 1] = high_of_pair(own.a[i]);
-    }
+    place_pairs(a, lane, own.a);
     for (int i = 0; i < 2; ++i) b[2 * t + i * 8][g] = low_of_pair(own.b[i]), b[2 * t + 1 + i * 8][g] = high_of_pair(own.b[i]);
   }
   for (int row = 0; row < 16; ++row) {

@@ -57,10 +57,7 @@ struct Products {
       const auto& own = *static_cast<const Lane*>(lanes[lane]);
       if (own.b != any.b || own.add != any.add) emulated::stop("lanes of a product name different columns");
       work.d[static_cast<std::size_t>(lane)] = own.d;
-      for (int i = 0; i < 4; ++i) {
-        const int row = lane / 4 + i % 2 * 8, column = lane % 4 * 2 + i / 2 * 8;
-        work.a[row][column] = low_of_pair(own.a[i]), work.a[row][column + 1] = high_of_pair(own.a[i]);
-      }
+      place_pairs(work.a, lane, own.a);
     }
     emulated::begin_later_in_warp([work] { finish(work); });
   }
