@@ -59,6 +59,21 @@ TEST(EmulatorDeathTest, ThreadsThatWaitForEachOtherAreNamed) {
   EXPECT_DEATH(run(stuck_kernel, 1, 64, 0), "a barrier of its block in block 0 0 0, warp 1(.|\n)*all threads wait for each other");
 }
 
+// One warpgroup gives registers back, two take them: three times 168 were there.
+template <int kRegisters>
+__global__ void greedy_kernel() {
+  if (threadIdx.x >= 256) {
+    keep_registers<80>();
+  } else {
+    take_registers<kRegisters>();
+  }
+}
+
+TEST(EmulatorDeathTest, MoreRegistersThanABlockHas) {
+  run(greedy_kernel<208>, 1, 384, 0);
+  EXPECT_DEATH(run(greedy_kernel<216>, 1, 384, 0), "thread waits for registers of its block");
+}
+
 __global__ void divergent_kernel(int* out) {
   const int lane = static_cast<int>(threadIdx.x);
   out[lane] = lane < 16 ? __shfl_xor_sync(kLanes, lane, 1) : static_cast<int>(__ballot_sync(kLanes, 1));

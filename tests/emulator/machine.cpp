@@ -39,6 +39,7 @@ constexpr std::size_t kWarpSize = 32;
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr std::uint32_t kSharedBase = 1024;  // where a block's dynamic shared memory begins on hardware, too
 constexpr std::size_t kSharedAlignment = 1024;
+constexpr int kRegisters = 64 << 10, kRegistersInOne = 8;  // of a multiprocessor, and given out so many at a time
 
 // Work that was begun, in groups.
 class Later {
@@ -99,7 +100,8 @@ struct Cluster;
 struct Block {
   Cluster* cluster = nullptr;
   uint3 at{};
-  unsigned left = 0;  // threads that have not ended
+  unsigned left = 0;       // threads that have not ended
+  int free_registers = 0;  // of those that it began with
   std::vector<Warp> warps;
   Barrier barriers[16];
   unsigned char* shared = nullptr;
@@ -129,7 +131,7 @@ struct Fiber {
   Block* block = nullptr;
   uint3 at{};
   std::size_t number = 0;
-  int lane = 0;
+  int lane = 0, registers = 0;
   Warp* warp = nullptr;
   Later later;
   Ready ready = nullptr;  // what it waits for, or
@@ -266,6 +268,7 @@ class Machine {
         fiber.block = &block;
         fiber.at = {thread % launch.block.x, thread / launch.block.x % launch.block.y, thread / launch.block.x / launch.block.y};
         fiber.lane = static_cast<int>(thread % kWarpSize);
+        fiber.registers = kRegisters / static_cast<int>(threads) / kRegistersInOne * kRegistersInOne;
         fiber.warp = &block.warps[thread / kWarpSize];
       }
     }
@@ -479,6 +482,14 @@ void meet_lanes(unsigned mask, void* own, Act act, Memory memory) {
   if (memory == Memory::ordered) observe(&meeting);
 }
 
+void set_registers(int registers) {
+  Fiber& fiber = machine().current();
+  int& left = fiber.block->free_registers;
+  const int more = registers - fiber.registers;
+  wait_until([&] { return left >= more; }, "registers of its block");
+  left -= more;
+  fiber.registers = registers;
+}
 void meet_block(int barrier, unsigned threads) {
   Block& block = *machine().current().block;
   meet(

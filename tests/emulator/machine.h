@@ -63,6 +63,9 @@ void meet_lanes(unsigned mask, void* own, Act act, Memory memory = Memory::unord
 // `threads` of the block meet at a barrier; all that have not ended, for 0.
 void meet_block(int barrier, unsigned threads);
 void meet_cluster();
+// Registers a thread, from now on. A block begins with as many of 64 Ki as its threads can have in eights, and has no others: who wants
+// more waits until others of the block have given some back.
+void set_registers(int registers);
 // What came before publish() is seen by who calls observe() on the same address later.
 void publish(void* at);
 void observe(void* at);

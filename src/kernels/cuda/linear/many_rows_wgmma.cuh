@@ -23,6 +23,11 @@ struct ProductShape {
   static constexpr int kGroups = kMultiply, kFetchers = kFetch, kTokens = kMostTokens, kPieces = kRing, kChunks = kAhead,
                        kBlocks = kAtATime;
   static constexpr int kThreads = kGroups * 128 + kFetchers + 32, kRows = kGroups * kGroupRows;
+  static_assert(kFetchers + 32 == 128, "a warpgroup fetches and passes on");
+  // Registers a thread, in eights: what a block of 64 Ki begins with, what those who fetch keep, what is then there for those who multiply.
+  // A warpgroup that asked for more than that would wait for ever.
+  static constexpr int kAtFirst = 65536 / kThreads / 8 * 8, kToFetch = 80,
+                       kToMultiply = (kAtFirst * kThreads - kToFetch * 128) / (kGroups * 128) / 8 * 8;
 };
 
 // ---- the activations ----
@@ -399,7 +404,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   tile.chunks = chunks * (tile.split + 1) / tile.splits - tile.first_chunk;
 
   if (thread >= Shape::kGroups * 128) {
-    if constexpr (kMoves) keep_registers<80>();
+    if constexpr (kMoves) keep_registers<Shape::kToFetch>();
     if (thread >= Shape::kGroups * 128 + Shape::kFetchers) {
       pass_on_tokens(tile, shared);
     } else {
@@ -413,7 +418,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       meet_in_cluster();
     }
   } else {
-    if constexpr (kMoves) take_registers<(Shape::kGroups == 3 ? 144 : 216)>();
+    if constexpr (kMoves) take_registers<Shape::kToMultiply>();
     WeightStream<kFormat, Shape> stream(tile, shared);
 #pragma unroll
     for (int i = 0; i < Shape::kChunks - 1; ++i) stream.fetch();

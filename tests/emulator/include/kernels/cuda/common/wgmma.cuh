@@ -126,9 +126,13 @@ void meet() {
   emulated::meet_block(1, kThreads);
 }
 template <int kRegisters>
-void keep_registers() {}
+void keep_registers() {
+  emulated::set_registers(kRegisters);
+}
 template <int kRegisters>
-void take_registers() {}
+void take_registers() {
+  emulated::set_registers(kRegisters);
+}
 inline void meet_in_cluster() { emulated::meet_cluster(); }
 inline float4 load_of_block(std::uint32_t shared_address, int block) {
   const unsigned char* own = emulated::shared_at(shared_address);
