@@ -202,12 +202,10 @@ std::vector<Engine::Draw> Engine::draw_tokens(const std::vector<Share>& shares, 
 
 // Reads the sequence and changes nothing of it.
 Engine::Draw Engine::draw(const Share& share, const StepOutput& output, Sampler& sampler) const {
-  const auto is_finite = [](float logit) { return std::isfinite(logit); };
   Draw draw;
   const std::int64_t samples = share.prompt_samples + (share.ends ? 1 : 0);
   for (std::int64_t sample = 0; sample < samples; ++sample) {
-    const std::span<const float> logits = logits_row(output, share.first_sample + sample);
-    if (std::all_of(logits.begin(), logits.end(), is_finite)) continue;
+    if (all_finite(logits_row(output, share.first_sample + sample))) continue;
     draw.bad_sample = sample;
     return draw;
   }

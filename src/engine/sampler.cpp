@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "base/check.h"
@@ -26,23 +29,66 @@ double uniform(std::uint64_t seed, std::uint64_t draw) {
   return static_cast<double>(z >> 11) * 0x1p-53;
 }
 
-double penalised(double logit, std::int32_t token, const SamplingParams& p, const TokenCounts& counts) {
-  const auto in_output = counts.output.find(token);
-  const bool seen = in_output != counts.output.end() || counts.prompt.contains(token);
-  if (seen && p.repetition_penalty != 1) logit = logit > 0 ? logit / p.repetition_penalty : logit * p.repetition_penalty;
-  if (in_output != counts.output.end()) logit -= p.presence_penalty + p.frequency_penalty * static_cast<double>(in_output->second);
-  return logit;
-}
-
 bool has_penalties(const SamplingParams& p) { return p.repetition_penalty != 1 || p.presence_penalty != 0 || p.frequency_penalty != 0; }
 
-// Greedy, and nothing changes or hides a logit.
-bool is_plain_maximum(const SamplingParams& p, const SamplingMask& mask) {
-  return p.temperature == 0 && !has_penalties(p) && p.logit_bias.empty() && mask.allowed.empty() && mask.forbidden.empty();
+constexpr float kHidden = -std::numeric_limits<float>::infinity();  // the logit of a token that may not be chosen
+
+// A vocabulary has some 150,000 tokens, and a step may sample hundreds of rows. Loops of kLanes turns become vector instructions.
+constexpr std::size_t kLanes = 16, kBlockTokens = 64;
+
+float largest_of(std::span<const float> values) {
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, kHidden);
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
+  }
+  float largest = *std::max_element(lanes, lanes + kLanes);
+  for (; i < values.size(); ++i) largest = std::max(largest, values[i]);
+  return largest;
 }
 
-bool better(const std::pair<double, std::int32_t>& a, const std::pair<double, std::int32_t>& b) {
-  return a.first > b.first || (a.first == b.first && a.second < b.second);
+std::int32_t first_of(std::span<const float> values, float wanted) {
+  return static_cast<std::int32_t>(std::find(values.begin(), values.end(), wanted) - values.begin());
+}
+
+// e^x for x <= 0 within two units in the last place; 0 from -87 on. e^x = 2^n e^r with |r| <= log(2) / 2, and e^r by its series. There is
+// no branch, and nothing that the compiler would make one of, so that loops of it become vector instructions.
+float exp_of_negative(float x) {
+  constexpr auto kMost = std::bit_cast<std::int32_t>(87.0f);  // positive floats are ordered as their bits are
+  constexpr float kRounds = 0x1.8p23f;                        // adding it leaves no room for digits behind the point
+  const std::int32_t size = std::min(std::bit_cast<std::int32_t>(x) & 0x7fffffff, kMost);
+  const float within = -std::bit_cast<float>(size);
+  const float n = (within * std::numbers::log2e_v<float> + kRounds) - kRounds;
+  const float r = (within - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;  // log(2) in two parts: the product with the first is exact
+  float sum = ((r * (1.0f / 5040) + 1.0f / 720) * r + 1.0f / 120) * r + 1.0f / 24;
+  sum = (((sum * r + 1.0f / 6) * r + 0.5f) * r + 1.0f) * r + 1.0f;
+  const std::int32_t bits = std::bit_cast<std::int32_t>(sum) + (static_cast<std::int32_t>(n) << 23);
+  return std::bit_cast<float>(bits & (size - kMost) >> 31);
+}
+
+void hide_all_but(std::span<const std::uint32_t> allowed, std::span<float> logits) {
+  for (std::size_t word = 0; word * 32 < logits.size(); ++word) {
+    if (allowed[word] == 0xffffffffu) continue;
+    const std::size_t end = std::min(logits.size(), word * 32 + 32);
+    for (std::size_t i = word * 32; i < end; ++i) {
+      if ((allowed[word] >> (i % 32) & 1) == 0) logits[i] = kHidden;
+    }
+  }
+}
+
+void penalise(const SamplingParams& p, const TokenCounts& counts, std::span<float> logits) {
+  const auto repeat = [&](std::int32_t token) {
+    float& logit = logits[static_cast<std::size_t>(token)];
+    logit = static_cast<float>(logit > 0 ? logit / p.repetition_penalty : logit * p.repetition_penalty);
+  };
+  for (const auto& [token, count] : counts.output) {
+    repeat(token);
+    logits[static_cast<std::size_t>(token)] -= static_cast<float>(p.presence_penalty + p.frequency_penalty * static_cast<double>(count));
+  }
+  for (const auto& [token, count] : counts.prompt) {
+    if (!counts.output.contains(token)) repeat(token);
+  }
 }
 
 }  // namespace
@@ -62,8 +108,21 @@ Status check(const SamplingParams& p, std::int64_t vocab) {
   return {};
 }
 
+bool all_finite(std::span<const float> logits) {
+  // Of what is not finite, all bits of the exponent are set: of the others the sum carries into no sign.
+  constexpr std::uint32_t kExponent = 0x7f800000u, kLast = 0x00800000u;
+  std::uint32_t lanes[kLanes] = {}, found = 0;
+  std::size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] |= (std::bit_cast<std::uint32_t>(logits[i + lane]) & kExponent) + kLast;
+  }
+  for (; i < logits.size(); ++i) found |= (std::bit_cast<std::uint32_t>(logits[i]) & kExponent) + kLast;
+  for (const std::uint32_t lane : lanes) found |= lane;
+  return found >> 31 == 0;
+}
+
 double log_sum_exp(std::span<const float> logits) {
-  const float largest = *std::max_element(logits.begin(), logits.end());
+  const float largest = largest_of(logits);
   double sum = 0;
   for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
   return largest + std::log(sum);
@@ -74,7 +133,8 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, double log
   std::iota(tokens.begin(), tokens.end(), 0);
   const auto kept = tokens.begin() + std::min<std::int64_t>(count, static_cast<std::int64_t>(tokens.size()));
   std::partial_sort(tokens.begin(), kept, tokens.end(), [&](std::int32_t a, std::int32_t b) {
-    return better({logits[static_cast<std::size_t>(a)], a}, {logits[static_cast<std::size_t>(b)], b});
+    const float of_a = logits[static_cast<std::size_t>(a)], of_b = logits[static_cast<std::size_t>(b)];
+    return of_a > of_b || (of_a == of_b && a < b);
   });
   std::vector<TokenLogprob> top;
   for (auto token = tokens.begin(); token != kept; ++token)
@@ -82,45 +142,108 @@ std::vector<TokenLogprob> top_logprobs(std::span<const float> logits, double log
   return top;
 }
 
-// The tokens that may be chosen, with their logits after penalties and bias, by id.
-void Sampler::collect(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts, const SamplingMask& mask) {
-  candidates_.clear();
-  const bool penalties = has_penalties(p);
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const auto token = static_cast<std::int32_t>(i);
-    candidates_.emplace_back(penalties ? penalised(logits[i], token, p, counts) : logits[i], token);
+// The logits after penalties and bias; of tokens that may not be chosen, kHidden.
+std::span<const float> Sampler::adjust(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts,
+                                       const SamplingMask& mask) {
+  if (!has_penalties(p) && p.logit_bias.empty() && mask.allowed.empty() && mask.forbidden.empty()) return logits;
+  adjusted_.assign(logits.begin(), logits.end());
+  if (has_penalties(p)) penalise(p, counts, adjusted_);
+  for (const auto& [token, bias] : p.logit_bias) adjusted_[static_cast<std::size_t>(token)] += static_cast<float>(bias);
+  if (!mask.allowed.empty()) hide_all_but(mask.allowed, adjusted_);
+  std::vector<float> before;
+  for (const std::int32_t token : mask.forbidden) before.push_back(std::exchange(adjusted_[static_cast<std::size_t>(token)], kHidden));
+  if (!before.empty() && largest_of(adjusted_) == kHidden) {
+    for (std::size_t i = before.size(); i-- > 0;) adjusted_[static_cast<std::size_t>(mask.forbidden[i])] = before[i];
   }
-  for (const auto& [token, bias] : p.logit_bias) candidates_[static_cast<std::size_t>(token)].first += bias;
-  if (!mask.allowed.empty()) {
-    std::erase_if(candidates_, [&](const Candidate& candidate) {
-      const auto token = static_cast<std::uint32_t>(candidate.second);
-      return (mask.allowed[token / 32] >> (token % 32) & 1) == 0;
-    });
-  }
-  const auto forbidden = [&](const Candidate& candidate) {
-    return std::binary_search(mask.forbidden.begin(), mask.forbidden.end(), candidate.second);
-  };
-  if (!mask.forbidden.empty() && !std::all_of(candidates_.begin(), candidates_.end(), forbidden)) std::erase_if(candidates_, forbidden);
+  return adjusted_;
 }
 
-// Keeps what min_p, top_k and top_p keep; .first is a probability relative to the most probable token's.
+// Weights of less than min_p become 0.
+void Sampler::weigh(std::span<const float> logits, float largest, const SamplingParams& p) {
+  const auto inverse = static_cast<float>(std::min(1 / p.temperature, 1e30)), least = static_cast<float>(p.min_p);
+  blocks_.resize((logits.size() + kBlockTokens - 1) / kBlockTokens);
+  weights_.resize(blocks_.size() * kBlockTokens);
+  for (std::size_t index = 0; index < blocks_.size(); ++index) {
+    const std::span<const float> from =
+        logits.subspan(index * kBlockTokens).first(std::min(kBlockTokens, logits.size() - index * kBlockTokens));
+    float values[kBlockTokens];  // its own memory: or the compiler has to expect that a weight is a logit
+    std::fill(std::copy(from.begin(), from.end(), values), values + kBlockTokens, kHidden);
+    for (float& value : values) value = exp_of_negative((value - largest) * inverse);
+    for (float& value : values) value = value >= least ? value : 0.0f;
+    float sums[kLanes] = {}, most[kLanes] = {};
+    for (std::size_t first = 0; first < kBlockTokens; first += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        const float weight = values[first + lane];
+        sums[lane] += weight;
+        most[lane] = weight > most[lane] ? weight : most[lane];
+      }
+    }
+    std::copy_n(values, kBlockTokens, weights_.data() + index * kBlockTokens);
+    blocks_[index] = {.sum = std::accumulate(sums, sums + kLanes, 0.0f), .largest = *std::max_element(most, most + kLanes)};
+  }
+}
+
+std::int32_t Sampler::draw_of_all(double uniform) const {
+  double total = 0;
+  for (const Block& block : blocks_) total += block.sum;
+  double target = uniform * total;
+  std::int32_t last = 0;  // that has a weight
+  for (std::size_t index = 0; index < blocks_.size(); ++index) {
+    if (blocks_[index].sum == 0) continue;
+    const float* const weights = weights_.data() + index * kBlockTokens;
+    const bool ends_here = target < blocks_[index].sum;
+    if (!ends_here) target -= blocks_[index].sum;
+    for (std::size_t i = 0; i < kBlockTokens; ++i) {
+      if (weights[i] == 0) continue;
+      last = static_cast<std::int32_t>(index * kBlockTokens + i);
+      if (ends_here && (target -= weights[i]) < 0) return last;
+    }
+    if (ends_here) return last;
+  }
+  return last;
+}
+
+// At least those that top_k and top_p will keep: of a peaked distribution a few of the most probable are enough.
+void Sampler::collect(std::span<const float> logits, const SamplingParams& p) {
+  double total = 0;
+  for (const Block& block : blocks_) total += block.sum;
+  for (float least = 0x1p-6f;; least = least > 0x1p-60f ? least * 0x1p-6f : std::numeric_limits<float>::denorm_min()) {
+    candidates_.clear();
+    double kept = 0;
+    for (std::size_t index = 0; index < blocks_.size(); ++index) {
+      if (blocks_[index].largest < least) continue;
+      for (std::size_t i = index * kBlockTokens; i < (index + 1) * kBlockTokens; ++i) {
+        if (weights_[i] < least) continue;
+        candidates_.push_back({.logit = logits[i], .weight = weights_[i], .token = static_cast<std::int32_t>(i)});
+        kept += weights_[i];
+      }
+    }
+    const bool enough = p.top_k > 0 ? std::ssize(candidates_) >= p.top_k : kept >= p.top_p * total;
+    if (enough || least == std::numeric_limits<float>::denorm_min()) return;
+  }
+}
+
+// Keeps what top_k and top_p keep.
 void Sampler::cut(const SamplingParams& p) {
-  std::erase_if(candidates_, [&](const Candidate& candidate) { return candidate.first < p.min_p; });
-  if (p.top_k > 0 && static_cast<std::size_t>(p.top_k) < candidates_.size()) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + p.top_k, candidates_.end(), better);
-    candidates_.resize(static_cast<std::size_t>(p.top_k));
+  double total = 0;
+  if (p.top_k > 0) {
+    if (std::ssize(candidates_) > p.top_k) {
+      std::nth_element(candidates_.begin(), candidates_.begin() + p.top_k, candidates_.end());
+      candidates_.resize(static_cast<std::size_t>(p.top_k));
+    }
+    for (const Candidate& candidate : candidates_) total += candidate.weight;
+  } else {
+    for (const Block& block : blocks_) total += block.sum;
   }
   if (p.top_p == 1) return;
-  double total = 0;
-  for (const Candidate& candidate : candidates_) total += candidate.first;
   // A heap gives them up in order and most are never reached: sorting a whole vocabulary takes many times as long.
-  const auto worse = [](const Candidate& a, const Candidate& b) { return better(b, a); };
+  const auto worse = [](const Candidate& a, const Candidate& b) { return b < a; };
   std::make_heap(candidates_.begin(), candidates_.end(), worse);
   double kept = 0;
   auto rest = candidates_.end();
   while (rest != candidates_.begin() && (rest == candidates_.end() || kept < p.top_p * total)) {
     std::pop_heap(candidates_.begin(), rest, worse);
-    kept += (--rest)->first;
+    kept += (--rest)->weight;
   }
   candidates_.erase(candidates_.begin(), rest);
 }
@@ -128,23 +251,24 @@ void Sampler::cut(const SamplingParams& p) {
 std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts,
                                             std::uint64_t draw, const SamplingMask& mask) {
   CHECK(!logits.empty());
-  if (is_plain_maximum(p, mask)) return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-  collect(logits, p, counts, mask);
-  if (candidates_.empty()) return std::nullopt;
-  const auto [largest, most_probable] = *std::min_element(candidates_.begin(), candidates_.end(), better);
-  if (p.temperature == 0) return most_probable;
-  for (Candidate& candidate : candidates_) candidate.first = std::exp((candidate.first - largest) / p.temperature);
+  const std::span<const float> adjusted = adjust(logits, p, counts, mask);
+  const float largest = largest_of(adjusted);
+  if (largest == kHidden) return std::nullopt;
+  if (p.temperature == 0) return first_of(adjusted, largest);
+  weigh(adjusted, largest, p);
+  if (p.top_k == 0 && p.top_p == 1) return draw_of_all(uniform(p.seed, draw));
+  collect(adjusted, p);
   cut(p);
   // The order of what is left must not depend on how it was cut, or the same draw would choose otherwise.
-  if (p.top_k > 0 || p.top_p != 1) std::sort(candidates_.begin(), candidates_.end(), better);
+  std::sort(candidates_.begin(), candidates_.end());
   double kept = 0;
-  for (const Candidate& candidate : candidates_) kept += candidate.first;
+  for (const Candidate& candidate : candidates_) kept += candidate.weight;
   double target = uniform(p.seed, draw) * kept;
   for (const Candidate& candidate : candidates_) {
-    target -= candidate.first;
-    if (target < 0) return candidate.second;
+    target -= candidate.weight;
+    if (target < 0) return candidate.token;
   }
-  return candidates_.back().second;
+  return candidates_.back().token;
 }
 
 }  // namespace reckoner

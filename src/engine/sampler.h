@@ -46,7 +46,7 @@ struct SamplingMask {
   std::span<const std::int32_t> forbidden = {};  // sorted; unless nothing else is allowed
 };
 
-// Keeps a scratch buffer, so one Sampler serves one thread. Logits are [vocab], all finite.
+// Keeps scratch buffers, so one Sampler serves one thread. Logits are [vocab], all finite.
 class Sampler {
  public:
   // The next token; nothing where the mask allows none. `draw` numbers the random draws of a sequence: 0, 1, 2, ...
@@ -54,13 +54,32 @@ class Sampler {
                                      std::uint64_t draw, const SamplingMask& mask = {});
 
  private:
-  using Candidate = std::pair<double, std::int32_t>;  // logit or relative probability, token
-  void collect(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts, const SamplingMask& mask);
+  // Sixty-four tokens: most are passed over by what is known of all of them.
+  struct Block {
+    float sum = 0, largest = 0;  // of their weights
+  };
+  struct Candidate {
+    float logit = 0, weight = 0;
+    std::int32_t token = 0;
+    bool operator<(const Candidate& other) const {  // comes before: weights that are rounded may be equal where logits are not
+      return logit > other.logit || (logit == other.logit && token < other.token);
+    }
+  };
+
+  std::span<const float> adjust(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts,
+                                const SamplingMask& mask);
+  void weigh(std::span<const float> logits, float largest, const SamplingParams& params);
+  std::int32_t draw_of_all(double uniform) const;
+  void collect(std::span<const float> logits, const SamplingParams& params);
   void cut(const SamplingParams& params);
 
+  std::vector<float> adjusted_;  // [vocab] logits after penalties, bias and masks, where there are any
+  std::vector<float> weights_;   // [vocab, up to a whole block] probability relative to the most probable token's
+  std::vector<Block> blocks_;
   std::vector<Candidate> candidates_;
 };
 
+bool all_finite(std::span<const float> logits);
 double log_sum_exp(std::span<const float> logits);
 inline double logprob_of(std::span<const float> logits, double log_sum, std::int32_t token) {
   return logits[static_cast<std::size_t>(token)] - log_sum;

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <set>
+#include <utility>
 
 namespace reckoner {
 namespace {
@@ -80,6 +83,88 @@ TEST(Sampler, PenaltiesAndBias) {
   EXPECT_EQ(one({.temperature = 0, .repetition_penalty = 2}, counts), 2);  // both 3s become 1.5
   EXPECT_EQ(one({.temperature = 0, .frequency_penalty = 0.6}, counts), 3);
   EXPECT_EQ(one({.temperature = 0, .logit_bias = {{4, 100}}}), 4);
+}
+
+// Weights in double and a plain sort: the tokens that the cuts keep, in the order in which a draw goes through them.
+std::vector<std::pair<double, std::int32_t>> kept_tokens(const std::vector<double>& logits, const SamplingParams& p) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  std::vector<std::pair<double, std::int32_t>> kept;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double weight = std::exp((logits[i] - largest) / p.temperature);
+    if (weight > 0 && weight >= p.min_p) kept.emplace_back(weight, static_cast<std::int32_t>(i));
+  }
+  if (p.top_k == 0 && p.top_p == 1) return kept;
+  std::stable_sort(kept.begin(), kept.end(), [&](const auto& a, const auto& b) {
+    return logits[static_cast<std::size_t>(a.second)] > logits[static_cast<std::size_t>(b.second)];
+  });
+  if (p.top_k > 0) kept.resize(std::min(kept.size(), static_cast<std::size_t>(p.top_k)));
+  double total = 0, sum = 0;
+  for (const auto& [weight, token] : kept) total += weight;
+  std::size_t count = 0;
+  while (count < kept.size() && (count == 0 || sum < p.top_p * total)) sum += kept[count++].first;
+  kept.resize(count);
+  return kept;
+}
+
+// The uniform number of a seed and a draw: splitmix64's published steps.
+double uniform_of(std::uint64_t seed, std::uint64_t draw) {
+  std::uint64_t z = seed + (draw + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+  return static_cast<double>((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+// What weights in float can be off by, relative to the sum of all of them, is far less than kOff.
+TEST(Sampler, LargeVocabulariesAsWeightsInDoubleHaveIt) {
+  constexpr double kOff = 1e-5;
+  std::mt19937 random(3);
+  int drawn = 0;
+  for (const std::size_t vocab : {1u, 15u, 63u, 64u, 65u, 1000u, 20011u}) {
+    for (const float spread : {0.0f, 0.1f, 3.0f, 30.0f}) {
+      std::normal_distribution<float> normal;
+      std::vector<float> logits(vocab);
+      for (float& logit : logits) logit = spread * normal(random);
+      const std::vector<double> doubles(logits.begin(), logits.end());
+      const auto k = static_cast<std::int64_t>(1 + vocab / 3);
+      for (const SamplingParams& params :
+           {SamplingParams{}, SamplingParams{.temperature = 0.3}, SamplingParams{.temperature = 1.5, .top_p = 0.9},
+            SamplingParams{.top_k = 7}, SamplingParams{.top_k = k, .top_p = 0.8}, SamplingParams{.min_p = 0.02},
+            SamplingParams{.temperature = 100, .top_p = 0.999, .min_p = 0.1}, SamplingParams{.temperature = 0.01, .top_p = 0.5},
+            SamplingParams{.temperature = 1e-300}}) {
+        const std::vector<std::pair<double, std::int32_t>> kept = kept_tokens(doubles, params);
+        double total = 0;
+        for (const auto& [weight, token] : kept) total += weight;
+        for (std::uint64_t draw = 0; draw < 20; ++draw) {
+          const std::int32_t token = Sampler().sample(logits, params, {}, draw).value();
+          double before = 0;
+          const auto is_it = [&, wanted = token](const auto& one) { return one.second == wanted; };
+          const auto found = std::find_if(kept.begin(), kept.end(), is_it);
+          ASSERT_NE(found, kept.end()) << vocab << " tokens, spread " << spread << ", token " << token;
+          for (auto one = kept.begin(); one != found; ++one) before += one->first;
+          const double target = uniform_of(params.seed, draw) * total;
+          EXPECT_GE(target, before - kOff * total) << vocab << " tokens, spread " << spread;
+          EXPECT_LE(target, before + found->first + kOff * total) << vocab << " tokens, spread " << spread;
+          ++drawn;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(drawn, 7 * 4 * 9 * 20);
+}
+
+TEST(Sampler, AllFiniteFindsEachThatIsNot) {
+  for (const std::size_t count : {1u, 16u, 40u}) {
+    std::vector<float> logits(count, -std::numeric_limits<float>::max());
+    logits[count / 2] = std::numeric_limits<float>::denorm_min();
+    EXPECT_TRUE(all_finite(logits));
+    for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const float before = std::exchange(logits[i], bad);
+        EXPECT_FALSE(all_finite(logits)) << bad << " at " << i << " of " << count;
+        logits[i] = before;
+      }
+    }
+  }
 }
 
 TEST(Sampler, MasksForbid) {
