@@ -190,9 +190,11 @@ std::vector<Engine::Draw> Engine::draw_tokens(const std::vector<Share>& shares, 
   ThreadPool* const pool = model_->pool();
   samplers_.resize(pool == nullptr ? 1 : static_cast<std::size_t>(pool->threads()));
   const auto draw_one = [&](std::int64_t i, int thread) {
-    draws[static_cast<std::size_t>(i)] = draw(shares[static_cast<std::size_t>(i)], output, samplers_[static_cast<std::size_t>(thread)]);
+    ThreadPool* const helpers = shares.size() == 1 ? pool : nullptr;
+    draws[static_cast<std::size_t>(i)] =
+        draw(shares[static_cast<std::size_t>(i)], output, samplers_[static_cast<std::size_t>(thread)], helpers);
   };
-  if (pool != nullptr) {
+  if (pool != nullptr && shares.size() > 1) {
     pool->parallel_for(static_cast<std::int64_t>(shares.size()), draw_one);
   } else {
     for (std::size_t i = 0; i < shares.size(); ++i) draw_one(static_cast<std::int64_t>(i), 0);
@@ -201,7 +203,7 @@ std::vector<Engine::Draw> Engine::draw_tokens(const std::vector<Share>& shares, 
 }
 
 // Reads the sequence and changes nothing of it.
-Engine::Draw Engine::draw(const Share& share, const StepOutput& output, Sampler& sampler) const {
+Engine::Draw Engine::draw(const Share& share, const StepOutput& output, Sampler& sampler, ThreadPool* helpers) const {
   Draw draw;
   const std::int64_t samples = share.prompt_samples + (share.ends ? 1 : 0);
   for (std::int64_t sample = 0; sample < samples; ++sample) {
@@ -215,7 +217,7 @@ Engine::Draw Engine::draw(const Share& share, const StepOutput& output, Sampler&
   const std::span<const float> logits = logits_row(output, share.first_sample + share.prompt_samples);
   const std::vector<std::int32_t> forbidden = forbidden_tokens(sequence);
   draw.token = sampler.sample(logits, request.sampling, sequence.counts, static_cast<std::uint64_t>(sequence.output()),
-                              {.allowed = sequence.mask, .forbidden = forbidden});
+                              {.allowed = sequence.mask, .forbidden = forbidden}, helpers);
   if (!draw.token || !request.logprobs) return draw;
   const double log_sum = log_sum_exp(logits);
   draw.logprob = logprob_of(logits, log_sum, *draw.token);

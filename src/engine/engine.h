@@ -99,7 +99,7 @@ class Engine {
   Fault fault_for(const std::vector<Share>& shares) const;
   void start_masks(const std::vector<Share>& shares);
   std::vector<Draw> draw_tokens(const std::vector<Share>& shares, const StepOutput& output);
-  Draw draw(const Share& share, const StepOutput& output, Sampler& sampler) const;
+  Draw draw(const Share& share, const StepOutput& output, Sampler& sampler, ThreadPool* helpers) const;
   void commit(const Share& share, const StepOutput& output, const Draw& draw, std::string error, std::vector<TokenEvent>& events);
   void show_bad_step(const std::vector<Share>& shares, const StepOutput& output, const std::vector<Draw>& draws,
                      const std::vector<std::string>& errors);

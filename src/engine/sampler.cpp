@@ -35,6 +35,7 @@ constexpr float kHidden = -std::numeric_limits<float>::infinity();  // the logit
 
 // A vocabulary has some 150,000 tokens, and a step may sample hundreds of rows. Loops of kLanes turns become vector instructions.
 constexpr std::size_t kLanes = 16, kBlockTokens = 64;
+constexpr std::size_t kPartBlocks = 128;  // a helper's, some twenty microseconds
 
 float largest_of(std::span<const float> values) {
   float lanes[kLanes];
@@ -159,48 +160,58 @@ std::span<const float> Sampler::adjust(std::span<const float> logits, const Samp
 }
 
 // Weights of less than min_p become 0.
-void Sampler::weigh(std::span<const float> logits, float largest, const SamplingParams& p) {
+void Sampler::weigh_block(std::span<const float> logits, float largest, const SamplingParams& p, std::size_t index) {
   const auto inverse = static_cast<float>(std::min(1 / p.temperature, 1e30)), least = static_cast<float>(p.min_p);
-  blocks_.resize((logits.size() + kBlockTokens - 1) / kBlockTokens);
-  weights_.resize(blocks_.size() * kBlockTokens);
-  for (std::size_t index = 0; index < blocks_.size(); ++index) {
-    const std::span<const float> from =
-        logits.subspan(index * kBlockTokens).first(std::min(kBlockTokens, logits.size() - index * kBlockTokens));
-    float values[kBlockTokens];  // its own memory: or the compiler has to expect that a weight is a logit
-    std::fill(std::copy(from.begin(), from.end(), values), values + kBlockTokens, kHidden);
-    for (float& value : values) value = exp_of_negative((value - largest) * inverse);
-    for (float& value : values) value = value >= least ? value : 0.0f;
-    float sums[kLanes] = {}, most[kLanes] = {};
-    for (std::size_t first = 0; first < kBlockTokens; first += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
-        const float weight = values[first + lane];
-        sums[lane] += weight;
-        most[lane] = weight > most[lane] ? weight : most[lane];
-      }
+  const std::span<const float> from =
+      logits.subspan(index * kBlockTokens).first(std::min(kBlockTokens, logits.size() - index * kBlockTokens));
+  float values[kBlockTokens];  // its own memory: or the compiler has to expect that a weight is a logit
+  std::fill(std::copy(from.begin(), from.end(), values), values + kBlockTokens, kHidden);
+  for (float& value : values) value = exp_of_negative((value - largest) * inverse);
+  for (float& value : values) value = value >= least ? value : 0.0f;
+  float sums[kLanes] = {}, most[kLanes] = {};
+  for (std::size_t first = 0; first < kBlockTokens; first += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float weight = values[first + lane];
+      sums[lane] += weight;
+      most[lane] = weight > most[lane] ? weight : most[lane];
     }
-    std::copy_n(values, kBlockTokens, weights_.data() + index * kBlockTokens);
-    blocks_[index] = {.sum = std::accumulate(sums, sums + kLanes, 0.0f), .largest = *std::max_element(most, most + kLanes)};
   }
+  std::copy_n(values, kBlockTokens, weights_.data() + index * kBlockTokens);
+  blocks_[index] = {.sum = std::accumulate(sums, sums + kLanes, 0.0f), .largest = *std::max_element(most, most + kLanes)};
 }
 
+void Sampler::weigh(std::span<const float> logits, float largest, const SamplingParams& p, ThreadPool* helpers) {
+  blocks_.resize((logits.size() + kBlockTokens - 1) / kBlockTokens);
+  weights_.resize(blocks_.size() * kBlockTokens);
+  const auto weigh_range = [&](std::size_t first, std::size_t end) {
+    for (std::size_t index = first; index < end; ++index) weigh_block(logits, largest, p, index);
+  };
+  if (helpers == nullptr || blocks_.size() < kPartBlocks) return weigh_range(0, blocks_.size());
+  const auto parts = static_cast<std::int64_t>((blocks_.size() + kPartBlocks - 1) / kPartBlocks);
+  helpers->parallel_for(parts, [&](std::int64_t part, int) {
+    const std::size_t first = static_cast<std::size_t>(part) * kPartBlocks;
+    weigh_range(first, std::min(first + kPartBlocks, blocks_.size()));
+  });
+}
+
+// Through the tokens by id: past whole blocks, then within one. Rounding may leave a rest: then it is the last that has a weight.
 std::int32_t Sampler::draw_of_all(double uniform) const {
-  double total = 0;
-  for (const Block& block : blocks_) total += block.sum;
-  double target = uniform * total;
-  std::int32_t last = 0;  // that has a weight
+  double target = 0;
+  for (const Block& block : blocks_) target += uniform * block.sum;
+  std::size_t chosen = 0;
   for (std::size_t index = 0; index < blocks_.size(); ++index) {
     if (blocks_[index].sum == 0) continue;
-    const float* const weights = weights_.data() + index * kBlockTokens;
-    const bool ends_here = target < blocks_[index].sum;
-    if (!ends_here) target -= blocks_[index].sum;
-    for (std::size_t i = 0; i < kBlockTokens; ++i) {
-      if (weights[i] == 0) continue;
-      last = static_cast<std::int32_t>(index * kBlockTokens + i);
-      if (ends_here && (target -= weights[i]) < 0) return last;
-    }
-    if (ends_here) return last;
+    chosen = index;
+    if (target < blocks_[index].sum) break;
+    target -= blocks_[index].sum;
   }
-  return last;
+  std::size_t token = 0;
+  for (std::size_t i = chosen * kBlockTokens; i < (chosen + 1) * kBlockTokens; ++i) {
+    if (weights_[i] == 0) continue;
+    token = i;
+    if ((target -= weights_[i]) < 0) break;
+  }
+  return static_cast<std::int32_t>(token);
 }
 
 // At least those that top_k and top_p will keep: of a peaked distribution a few of the most probable are enough.
@@ -249,13 +260,13 @@ void Sampler::cut(const SamplingParams& p) {
 }
 
 std::optional<std::int32_t> Sampler::sample(std::span<const float> logits, const SamplingParams& p, const TokenCounts& counts,
-                                            std::uint64_t draw, const SamplingMask& mask) {
+                                            std::uint64_t draw, const SamplingMask& mask, ThreadPool* helpers) {
   CHECK(!logits.empty());
   const std::span<const float> adjusted = adjust(logits, p, counts, mask);
   const float largest = largest_of(adjusted);
   if (largest == kHidden) return std::nullopt;
   if (p.temperature == 0) return first_of(adjusted, largest);
-  weigh(adjusted, largest, p);
+  weigh(adjusted, largest, p, helpers);
   if (p.top_k == 0 && p.top_p == 1) return draw_of_all(uniform(p.seed, draw));
   collect(adjusted, p);
   cut(p);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/threads.h"
 
 namespace reckoner {
 
@@ -49,9 +50,10 @@ struct SamplingMask {
 // Keeps scratch buffers, so one Sampler serves one thread. Logits are [vocab], all finite.
 class Sampler {
  public:
-  // The next token; nothing where the mask allows none. `draw` numbers the random draws of a sequence: 0, 1, 2, ...
+  // The next token; nothing where the mask allows none. `draw` numbers the random draws of a sequence: 0, 1, 2, ... `helpers` are threads
+  // that have nothing else to do: the token is the same with them.
   std::optional<std::int32_t> sample(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts,
-                                     std::uint64_t draw, const SamplingMask& mask = {});
+                                     std::uint64_t draw, const SamplingMask& mask = {}, ThreadPool* helpers = nullptr);
 
  private:
   // Sixty-four tokens: most are passed over by what is known of all of them.
@@ -68,7 +70,8 @@ class Sampler {
 
   std::span<const float> adjust(std::span<const float> logits, const SamplingParams& params, const TokenCounts& counts,
                                 const SamplingMask& mask);
-  void weigh(std::span<const float> logits, float largest, const SamplingParams& params);
+  void weigh(std::span<const float> logits, float largest, const SamplingParams& params, ThreadPool* helpers);
+  void weigh_block(std::span<const float> logits, float largest, const SamplingParams& params, std::size_t index);
   std::int32_t draw_of_all(double uniform) const;
   void collect(std::span<const float> logits, const SamplingParams& params);
   void cut(const SamplingParams& params);

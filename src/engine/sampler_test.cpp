@@ -118,6 +118,7 @@ double uniform_of(std::uint64_t seed, std::uint64_t draw) {
 TEST(Sampler, LargeVocabulariesAsWeightsInDoubleHaveIt) {
   constexpr double kOff = 1e-5;
   std::mt19937 random(3);
+  ThreadPool pool(3);
   int drawn = 0;
   for (const std::size_t vocab : {1u, 15u, 63u, 64u, 65u, 1000u, 20011u}) {
     for (const float spread : {0.0f, 0.1f, 3.0f, 30.0f}) {
@@ -136,6 +137,7 @@ TEST(Sampler, LargeVocabulariesAsWeightsInDoubleHaveIt) {
         for (const auto& [weight, token] : kept) total += weight;
         for (std::uint64_t draw = 0; draw < 20; ++draw) {
           const std::int32_t token = Sampler().sample(logits, params, {}, draw).value();
+          EXPECT_EQ(Sampler().sample(logits, params, {}, draw, {}, &pool), token);
           double before = 0;
           const auto is_it = [&, wanted = token](const auto& one) { return one.second == wanted; };
           const auto found = std::find_if(kept.begin(), kept.end(), is_it);
