@@ -314,22 +314,23 @@ void run_rank(Bench& bench) {
     for (const std::int64_t tokens : {1, 8}) bench_index(bench, tokens, context);
     if (context > 2048) bench_attend(bench, 1, context, 2048, 8);
   }
-  for (const std::int64_t tokens : {64, 128}) bench_index(bench, tokens, 8192);
-  for (const std::int64_t tokens : {8, 64, 128}) bench_attend(bench, tokens, 8192, 2048, 8);
-  for (const std::int64_t tokens : {1, 8, 128}) bench_rows(bench, tokens, 8, 256);
+  for (const std::int64_t tokens : {16, 32, 64, 128}) bench_index(bench, tokens, 8192);
+  for (const std::int64_t tokens : {16, 64}) bench_index(bench, tokens, 131072);
+  for (const std::int64_t tokens : {8, 16, 32, 64, 128}) bench_attend(bench, tokens, 8192, 2048, 8);
+  for (const std::int64_t tokens : {1, 8, 16, 32, 128}) bench_rows(bench, tokens, 8, 256);
   for (const std::int64_t tokens : {1, 8, 64}) bench_rotate(bench, tokens, 8);
   bench_experts(bench, F::nvfp4, 256, 6144, Rows::by_token, batches);
   bench_experts(bench, F::nvfp4, 6144, 256, Rows::by_slot, batches);
   for (const std::int64_t tokens : {1, 2, 4, 8, 16, 32, 64}) bench_expert_layer(bench, tokens, F::bf16);
   bench_expert_layer(bench, 1, F::nvfp4);
   for (const F format : {F::nvfp4, F::bf16}) {
-    bench_linear(bench, format, 2048, 6144, {1, 8});  // q_a
-    bench_linear(bench, format, 576, 6144, {1, 8});   // kv_a
-    bench_linear(bench, format, 2048, 2048, {1, 8});  // q_b
-    bench_linear(bench, format, 4096, 2048, {1, 8});  // the indexer's queries
-    bench_linear(bench, format, 6144, 2048, {1, 8});  // o
-    bench_linear(bench, format, 256, 6144, {1, 8});   // the router, the shared expert
-    bench_linear(bench, format, 6144, 256, {1, 8});   // the shared expert's way down
+    bench_linear(bench, format, 2048, 6144, {1, 8, 16, 32});  // q_a
+    bench_linear(bench, format, 576, 6144, {1, 8, 16, 32});   // kv_a
+    bench_linear(bench, format, 2048, 2048, {1, 8, 16, 32});  // q_b
+    bench_linear(bench, format, 4096, 2048, {1, 8, 16, 32});  // the indexer's queries
+    bench_linear(bench, format, 6144, 2048, {1, 8, 16, 32});  // o
+    bench_linear(bench, format, 256, 6144, {1, 8, 16, 32});   // the router, the shared expert
+    bench_linear(bench, format, 6144, 256, {1, 8, 16, 32});   // the shared expert's way down
   }
   for (const F format : {F::bf16, F::nvfp4, F::fp8_block}) {
     const Precision last = format == F::bf16 ? Precision::exact : Precision::fast;
@@ -337,8 +338,8 @@ void run_rank(Bench& bench) {
                 false);  // q_a, kv_a, the indexer's keys and weights of heads
     bench_group(bench, format, {2048, 4096}, 2048, {1, 2, 4, 8}, Precision::fast, true);  // q_b, the indexer's queries
   }
-  bench_linear(bench, F::bf16, 256, 6144, {1, 2, 4, 8, 64}, Precision::exact);  // the router
-  bench_linear(bench, F::bf16, 32, 6144, {1, 8, 64}, Precision::exact);         // the indexer's weights of heads
+  bench_linear(bench, F::bf16, 256, 6144, {1, 2, 4, 8, 16, 32, 64}, Precision::exact);  // the router
+  bench_linear(bench, F::bf16, 32, 6144, {1, 8, 16, 32, 64}, Precision::exact);         // the indexer's weights of heads
 }
 
 void run_all(Bench& bench) {
