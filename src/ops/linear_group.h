@@ -21,9 +21,9 @@ struct LinearGroupArgs {
   static constexpr std::string_view kName = "linear_group";
   static constexpr bool kHasParts = true;
   static constexpr int kMostParts = 4;
-  static constexpr std::int64_t kFewTokens = 8;  // with more, nothing is gained over one after the other
-  Tensor x;                                      // [tokens, in] f32
-  Tensor norm;                                   // [in] f32, or empty
+  static constexpr std::int64_t kMostTokens = 256;  // with more, nothing is gained over one after the other
+  Tensor x;                                         // [tokens, in] f32
+  Tensor norm;                                      // [in] f32, or empty
   float epsilon = 0;
   int count = 1;
   std::array<LinearPart, kMostParts> parts;

@@ -49,6 +49,21 @@ TEST(LinearGroup, MatchesReferenceOnManyRows) {
   });
 }
 
+// More tokens than a tile has, and about as many: also so few rows that the columns are shared out.
+TEST(LinearGroup, MatchesReferenceOnManyTokens) {
+  for_each_kernel<LinearGroupArgs>([](const Kernel<LinearGroupArgs>& kernel, const Key& key) {
+    if (!has_matrix_kernels(key.format)) return;
+    Random random(35);
+    for (const std::int64_t cols : {128, 2176}) {
+      for (const std::int64_t tokens : {16, 17, 65, 130}) {
+        const bool normed = tokens % 2 == 0;
+        expect_group_matches_reference(
+            kernel, {key.format, {tokens, cols, {random.one_of<std::int64_t>({1, 17, 200}), 9, 3, 33}, normed}, random}, key.precision);
+      }
+    }
+  });
+}
+
 // A part that is exact has the same bits whatever else is in the batch.
 TEST(LinearGroup, ExactPartDoesNotDependOnTheBatch) {
   for_each_kernel<LinearGroupArgs>([](const Kernel<LinearGroupArgs>& kernel, const Key& key) {

@@ -100,7 +100,8 @@ Cases<LinearArgs> cases_of(const LinearArgs*, const Key& key, const Shapes& shap
 }
 
 Cases<LinearGroupArgs> cases_of(const LinearGroupArgs*, const Key& key, const Shapes& shapes) {
-  std::vector<GroupSize> sizes = {{1, 256, {33, 5, 16, 7}, false}, {3, 128, {67, 40}, true}, {8, 384, {9}, true}, {9, 96, {9, 5}, false}};
+  std::vector<GroupSize> sizes = {{1, 256, {33, 5, 16, 7}, false}, {3, 128, {67, 40}, true},       {8, 384, {9}, true},
+                                  {9, 96, {9, 5}, false},          {18, 256, {200, 7, 16}, false}, {70, 128, {9, 130}, true}};
   for (const std::int64_t width : shapes.widths) sizes.push_back({2, width, {16, 24}, sizes.size() % 2 == 0});
   Cases<LinearGroupArgs> cases;
   for (const GroupSize& size : sizes) cases.push_back([=] { return group_case(size, key); });

@@ -69,7 +69,7 @@ void linear_parts(Forward& f, const LinearInput& input, const std::vector<Linear
       .x = input.x, .norm = input.norm, .epsilon = kLatentNormEpsilon, .count = static_cast<int>(parts.size()), .parts = {}};
   std::copy(parts.begin(), parts.end(), group.parts.begin());
   const auto is_like_first = [&](const LinearPart& part) { return part.w.format == parts.front().w.format; };
-  const bool is_few = f.tokens() <= LinearGroupArgs::kFewTokens && std::all_of(parts.begin(), parts.end(), is_like_first);
+  const bool is_few = f.tokens() <= LinearGroupArgs::kMostTokens && std::all_of(parts.begin(), parts.end(), is_like_first);
   if (is_few && f.ops.serves<LinearGroupArgs>(group.key())) return f.ops(group);
   if (input.norm.shape.rank() != 0) f.ops(norm_of(group, input.x));
   for (int part = 0; part < group.count; ++part) f.ops(linear_of(group, part, input.x));

@@ -167,21 +167,62 @@ std::int64_t linear_group_workspace(const LinearGroupArgs& args, int threads) {
   return normed_bytes(args) + most;
 }
 
+// What the parts read: x, or its norm in the workspace; and behind that the rest of the workspace.
+struct GroupInput {
+  Tensor x;
+  Lane rest;
+};
+GroupInput group_input(const LinearGroupArgs& args, Lane& lane) {
+  GroupInput input{.x = args.x, .rest = {lane.pool, lane.workspace + normed_bytes(args), lane.stream}};
+  if (normed_bytes(args) > 0) {
+    input.x.data = lane.workspace;
+    rms_norm_registers().run(norm_of(args, input.x), lane);
+  }
+  return input;
+}
+
 void run_linear_group(const LinearGroupArgs& args, Lane& lane) {
   if (fits_linear_spread(args)) return run_linear_spread(args, lane);
-  Lane rest{lane.pool, lane.workspace + normed_bytes(args), lane.stream};
-  Tensor x = args.x;
-  if (normed_bytes(args) > 0) {
-    x.data = lane.workspace;
-    rms_norm_registers().run(norm_of(args, x), lane);
+  GroupInput input = group_input(args, lane);
+  for (int i = 0; i < args.count; ++i) run_part(linear_of(args, i, input.x), input.rest);
+}
+
+// Those of its parts that round activations, as a group without a norm.
+LinearGroupArgs rounded_parts(const LinearGroupArgs& args, const Tensor& x) {
+  LinearGroupArgs rounded{.x = x, .norm = {}, .epsilon = 0, .count = 0, .parts = {}};
+  for (int i = 0; i < args.count; ++i) {
+    const LinearPart& part = args.parts[static_cast<std::size_t>(i)];
+    if (part.precision == Precision::fast) rounded.parts[static_cast<std::size_t>(rounded.count++)] = part;
   }
-  for (int i = 0; i < args.count; ++i) run_part(linear_of(args, i, x), rest);
+  return rounded;
+}
+
+bool is_wgmma(const LinearGroupArgs& args) {
+  const LinearGroupArgs rounded = rounded_parts(args, args.x);
+  if (rounded.count == 0 || args.x.dim(0) < kWgmmaTokens) return false;
+  return std::all_of(rounded.parts.begin(), rounded.parts.begin() + rounded.count,
+                     [&](const LinearPart& part) { return part.w.format == args.parts[0].w.format && fits_wgmma(part.w); });
+}
+
+std::int64_t group_wgmma_workspace(const LinearGroupArgs& args, int threads) {
+  const std::int64_t one_after_the_other = linear_group_workspace(args, threads);
+  return is_wgmma(args) ? std::max(one_after_the_other, normed_bytes(args) + linear_wgmma_workspace(args)) : one_after_the_other;
+}
+
+void run_group_or_wgmma(const LinearGroupArgs& args, Lane& lane) {
+  if (!is_wgmma(args)) return run_linear_group(args, lane);
+  GroupInput input = group_input(args, lane);
+  run_linear_wgmma(rounded_parts(args, input.x), input.rest);
+  for (int i = 0; i < args.count; ++i) {
+    if (args.parts[static_cast<std::size_t>(i)].precision == Precision::exact) run_part(linear_of(args, i, input.x), input.rest);
+  }
 }
 
 }  // namespace
 
 std::vector<Kernel<LinearGroupArgs>> linear_group_kernels() {
-  return {{"linear_group.cuda", supports_spread, linear_group_workspace, run_linear_group}};
+  return {{"linear_group.wgmma.cuda", supports_wgmma, group_wgmma_workspace, run_group_or_wgmma},
+          {"linear_group.cuda", supports_spread, linear_group_workspace, run_linear_group}};
 }
 
 std::vector<Kernel<LinearArgs>> linear_kernels() {

@@ -54,8 +54,10 @@ std::int64_t many_rows_shared_bytes(const Key& key);  // of both; 0: never calle
 // For many tokens, `fast`, where fits_wgmma(): for compute capability 9.0.
 bool fits_wgmma(const Weight& w);
 std::int64_t linear_wgmma_workspace(const LinearArgs& args);
+std::int64_t linear_wgmma_workspace(const LinearGroupArgs& args);
 std::int64_t linear_wgmma_workspace(const LinearExpertsArgs& args);
 void run_linear_wgmma(const LinearArgs& args, Lane& lane);
+void run_linear_wgmma(const LinearGroupArgs& args, Lane& lane);  // all `fast`, of one format, without a norm
 void run_linear_wgmma(const LinearExpertsArgs& args, Lane& lane);
 std::int64_t wgmma_shared_bytes(QuantFormat format);  // of both, at most
 

@@ -55,14 +55,14 @@ struct Division {
 // How the blocks that there are at a time are kept busy: the tokens of a tile, and how many blocks share its columns. `at_a_time` blocks
 // run at a time, and what one does is counted in pieces of columns times tokens.
 template <class Shape>
-Division divide(std::int64_t rows, std::int64_t pieces, std::int64_t tokens, std::int64_t at_a_time) {
+Division divide(std::int64_t row_tiles, std::int64_t pieces, std::int64_t tokens, std::int64_t at_a_time) {
   constexpr std::int64_t kBeginAndEnd = 6;  // pieces that take as long
   Division best;
   std::int64_t least = 0;
   for (int tile = Shape::kTokens; tile >= std::min(Shape::kTokens, 128); tile -= 32) {
     for (int splits = 1; splits <= kMostSplits; splits *= 2) {
       if (splits > 1 && pieces / splits < 8) break;
-      const std::int64_t blocks = std::int64_t{blocks_for(rows, Shape::kRows)} * blocks_for(tokens, tile) * splits;
+      const std::int64_t blocks = row_tiles * blocks_for(tokens, tile) * splits;
       // A large cluster leaves multiprocessors idle, where too few of a group are left.
       const std::int64_t places = splits > 2 ? at_a_time * 7 / 8 : at_a_time;
       const std::int64_t rounds = (blocks + places - 1) / places;
@@ -95,30 +95,27 @@ void launch_products(const DeviceExperts& experts, const ProductWork& work, dim3
   static_cast<void>(cudaLaunchKernelEx(&config, kKernel, experts, work));
 }
 
-// One weight as the only expert of a launch.
-DeviceExperts only_expert(const Weight& w) {
-  DeviceExperts all{.first = device_weight(w), .data_stride = 0, .scales_stride = 0, .count = 1};
-  all.scale[0] = w.scale;
-  return all;
-}
-
+// Weights of one format and as many columns; in `fast`, without a norm.
 template <QuantFormat kFormat, class Shape>
-void run_linear(const LinearArgs& args, Lane& lane) {
+void run_parts(const LinearGroupArgs& args, Lane& lane) {
   auto* rounded = reinterpret_cast<std::uint16_t*>(lane.workspace);
-  const std::int64_t tokens = args.x.dim(0), cols = args.w.cols, part = part_tokens(cols);
-  const DeviceExperts weight = only_expert(args.w);
-  for (std::int64_t first = 0; first < tokens; first += part) {
-    const std::int64_t some = std::min(part, tokens - first);
+  const std::int64_t tokens = args.x.dim(0), cols = args.x.dim(1), at_once = part_tokens(cols);
+  ProductWork work{.x = rounded, .y = nullptr, .begin = nullptr, .tokens = nullptr, .count = 0, .tile = 0, .parts = {}};
+  int row_tiles = 0;
+  for (int i = 0; i < args.count; ++i) {
+    const LinearPart& part = args.parts[static_cast<std::size_t>(i)];
+    row_tiles += static_cast<int>(blocks_for(part.w.rows, Shape::kRows));
+    work.parts[i] = {.w = device_weight(part.w), .y = part.y.f32(), .end_tile = row_tiles};
+  }
+  for (std::int64_t first = 0; first < tokens; first += at_once) {
+    const std::int64_t some = std::min(at_once, tokens - first);
     round_for_products<kFormat>(args.x.f32() + first * cols, rounded, some * cols, stream_of(lane));
-    const Division division = divide<Shape>(args.w.rows, cols / kPieceColumns, some, std::int64_t{multiprocessors()} * Shape::kBlocks);
-    const ProductWork work{.x = rounded,
-                           .y = args.y.f32() + first * args.w.rows,
-                           .begin = nullptr,
-                           .tokens = nullptr,
-                           .count = static_cast<int>(some),
-                           .tile = division.tile};
-    const dim3 grid(blocks_for(some, division.tile), blocks_for(args.w.rows, Shape::kRows), static_cast<unsigned>(division.splits));
-    launch_products<kFormat, Shape>(weight, work, grid, stream_of(lane));
+    const Division division = divide<Shape>(row_tiles, cols / kPieceColumns, some, std::int64_t{multiprocessors()} * Shape::kBlocks);
+    work.count = static_cast<int>(some);
+    work.tile = division.tile;
+    const dim3 grid(blocks_for(some, division.tile), static_cast<unsigned>(row_tiles), static_cast<unsigned>(division.splits));
+    launch_products<kFormat, Shape>(DeviceExperts{}, work, grid, stream_of(lane));
+    for (ProductPart& part : work.parts) part.y += some * part.w.rows;
   }
 }
 
@@ -132,7 +129,8 @@ void run_experts(const LinearExpertsArgs& args, Lane& lane) {
                          .begin = args.slots.begin.i32(),
                          .tokens = args.rows == LinearExpertsArgs::Rows::by_token ? args.slots.tokens.i32() : nullptr,
                          .count = 0,
-                         .tile = Shape::kTokens};
+                         .tile = Shape::kTokens,
+                         .parts = {}};
   const dim3 grid(blocks_for(experts.first.rows, Shape::kRows),
                   static_cast<unsigned>(most_expert_tiles(args.y.dim(0), experts.count, Shape::kTokens)));
   launch_products<kFormat, Shape>(experts, work, grid, stream_of(lane));
@@ -158,12 +156,19 @@ std::int64_t wgmma_shared_bytes(QuantFormat format) {
 }
 
 std::int64_t linear_wgmma_workspace(const LinearArgs& args) { return 2 * args.w.cols * std::min(args.x.dim(0), part_tokens(args.w.cols)); }
+std::int64_t linear_wgmma_workspace(const LinearGroupArgs& args) { return linear_wgmma_workspace(linear_of(args, 0, args.x)); }
 std::int64_t linear_wgmma_workspace(const LinearExpertsArgs& args) { return 2 * args.x.shape.elements(); }
 
 void run_linear_wgmma(const LinearArgs& args, Lane& lane) {
-  for_chunk_format(args.w.format, [&]<QuantFormat kFormat>() {
-    if (args.x.dim(0) <= kFewTokens) return run_linear<kFormat, typename Shapes<kFormat>::Few>(args, lane);
-    run_linear<kFormat, typename Shapes<kFormat>::Many>(args, lane);
+  LinearGroupArgs only{.x = args.x, .norm = {}, .epsilon = 0, .count = 1, .parts = {}};
+  only.parts[0] = {.w = args.w, .y = args.y, .precision = args.precision};
+  run_linear_wgmma(only, lane);
+}
+
+void run_linear_wgmma(const LinearGroupArgs& args, Lane& lane) {
+  for_chunk_format(args.parts[0].w.format, [&]<QuantFormat kFormat>() {
+    if (args.x.dim(0) <= kFewTokens) return run_parts<kFormat, typename Shapes<kFormat>::Few>(args, lane);
+    run_parts<kFormat, typename Shapes<kFormat>::Many>(args, lane);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/common/wgmma.cuh"
 #include "kernels/cuda/linear/chunk.cuh"
 #include "kernels/cuda/linear/expert_tiles.cuh"
+#include "ops/linear_group.h"
 
 namespace reckoner::cuda {
 
@@ -70,14 +71,22 @@ void round_for_products(const float* x, std::uint16_t* out, std::int64_t element
          elements / 8);
 }
 
-// What a launch works on.
+// One of the weights that a launch multiplies the same rows with.
+struct ProductPart {
+  DeviceWeight w;
+  float* y;      // [tokens, w.rows]
+  int end_tile;  // of the launch's tiles of rows; its first is where the part before ends
+};
+
+// What a launch works on: experts with slots, or parts with all tokens.
 struct ProductWork {
   const std::uint16_t* x;      // rounded rows
-  float* y;                    // [tokens or slots, rows]
-  const std::int32_t* begin;   // of experts: null if there is one weight
+  float* y;                    // of experts: [slots, rows]
+  const std::int32_t* begin;   // of experts, or null
   const std::int32_t* tokens;  // of slots: null if a slot's row is its own
-  int count;                   // of tokens, if there is one weight
+  int count;                   // of tokens of parts
   int tile;                    // tokens a block
+  ProductPart parts[LinearGroupArgs::kMostParts];
 };
 
 #if RECKONER_HAS_WGMMA
@@ -100,6 +109,7 @@ struct ProductShared {
 
 struct ProductTile {
   DeviceWeight w;
+  float* y;                 // of the first token or slot
   int first_row;            // of the block's
   int first, count;         // tokens or slots
   int first_chunk, chunks;  // of the weight's columns
@@ -291,7 +301,7 @@ __device__ __forceinline__ void multiply_and_write(const ProductWork& work, cons
     // A row with a code that is NaN is NaN.
     if ((__ballot_sync(kAllLanes, bad[half]) >> (lane & ~3) & 15u) != 0) factors[half] = __uint_as_float(0x7fc00000u);
   }
-  float* y = work.y + std::int64_t{tile.first} * rows;
+  float* const y = tile.y;
   if (tile.splits == 1) {
     const int row = tile.first_row + warp * 16 + g;
     float* at = y + std::int64_t{t} * 2 * rows + row;
@@ -384,10 +394,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   }
   ProductTile tile;
   if (work.begin == nullptr) {
-    tile.w = experts.first;
-    tile.first_row = static_cast<int>(blockIdx.y) * Shape::kRows;
+    int part = 0, row_tile = static_cast<int>(blockIdx.y);
+    while (row_tile >= work.parts[part].end_tile) ++part;
+    if (part > 0) row_tile -= work.parts[part - 1].end_tile;
+    tile.w = work.parts[part].w;
+    tile.first_row = row_tile * Shape::kRows;
     tile.first = static_cast<int>(blockIdx.x) * work.tile;
     tile.count = min(work.tile, work.count - tile.first);
+    tile.y = work.parts[part].y + tile.first * tile.w.rows;
     __syncthreads();
   } else {
     wait_for_previous();
@@ -396,6 +410,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     tile.w = expert_weight(experts, found.expert);
     tile.first_row = static_cast<int>(blockIdx.x) * Shape::kRows;
     tile.first = found.first, tile.count = found.count;
+    tile.y = work.y + tile.first * tile.w.rows;
   }
   constexpr bool kMoves = Shape::kBlocks == 1;  // registers, from those who fetch to those who multiply
   const int chunks = static_cast<int>(tile.w.cols / C::kColumns);
