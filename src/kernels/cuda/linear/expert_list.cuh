@@ -74,6 +74,7 @@ __device__ int2 list_slots(const std::int32_t* begin, int experts, ExpertList<kT
   const int thread = static_cast<int>(threadIdx.x);
   int from = thread < experts ? begin[thread] : 0, to = thread < experts ? begin[thread + 1] : 0;
   const int all = begin[experts];
+  __syncwarp();  // what others wait for is asked for first
   meanwhile();
   const int2 wanted = range(all);
   for (int e = thread; e < experts; e += kThreads) {

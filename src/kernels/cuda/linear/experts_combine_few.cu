@@ -148,26 +148,36 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   RowPointers from{};
   int ahead = warp, ahead_left = warp < listed.y ? chunks : 0;
   const auto aim = [&] {
-    const int expert = shared.list.tiles[ahead].expert;
+    const std::int64_t expert = shared.list.tiles[ahead].expert;
     const std::byte* data = experts.first.data + expert * experts.data_stride + t * 16;
     from.low = data + own_rows[0] * experts.first.row_bytes;
     from.high = data + own_rows[1] * experts.first.row_bytes;
     if constexpr (C::kScaleBytes > 0)
       from.scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
+    make_now(from.low), make_now(from.high), make_now(from.scales);  // not once more for each of the first fetches
+  };
+  const auto move_on = [&] {  // behind a tile's last chunk
+    if (ahead_left > 0) return;
+    ahead += kWarps;
+    if (ahead < listed.y) ahead_left = chunks, aim();
   };
   const auto fetch = [&] {
     if (ahead_left > 0) {
       ring.fetch(from, 1);
-      if (--ahead_left == 0) {
-        ahead += kWarps;
-        if (ahead < listed.y) ahead_left = chunks, aim();
-      }
+      --ahead_left;
+      move_on();
     }
     commit_copies();
   };
-  if (ahead < listed.y) aim();
+  int begun = 0;
+  if (ahead_left > 0) {
+    aim();
+    begun = ring.template start<1>(from, chunks);
+    ahead_left -= begun;
+    move_on();
+  }
 #pragma unroll 1
-  for (int i = 0; i < kDepth; ++i) fetch();
+  for (; begun < kDepth; ++begun) fetch();
 
   // What is needed later than the first weights.
   if (thread < slots) shared.weights[thread] = weight, shared.slot_of[thread] = slot_of;

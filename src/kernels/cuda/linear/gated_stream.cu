@@ -124,36 +124,46 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   RowPointers from{};
   int row_tile = first - listed.x * row_tiles;
   int left = own_chunks > 0 ? end - first : 0, ahead = 0, ahead_row = row_tile, ahead_left = left > 0 ? own_chunks : 0;
-  const auto aim = [&] {
-    const std::int64_t expert = shared.list.tiles[ahead].expert;
-    const int row = min(ahead_row * kRows + g, rows - 1), row_bytes = static_cast<int>(w.gate.row_bytes);
-    const std::int64_t at = std::int64_t{row} * row_bytes + warp * (C::kPlanes * 64) + t * 16;
-    from.low = w.gate.data + expert * w.gate_stride + at;
-    from.high = w.up.data + expert * w.up_stride + at;
+  ExpertTile tile = shared.list.tiles[0];
+  const auto aim = [&](std::int64_t expert) {
+    const auto row = static_cast<std::uint32_t>(min(ahead_row * kRows + g, rows - 1));
+    const std::int64_t at = std::int64_t{row} * static_cast<std::uint32_t>(w.gate.row_bytes) + (warp * (C::kPlanes * 64) + t * 16);
+    from.low = w.gate.data + at + expert * w.gate_stride;
+    from.high = w.up.data + at + expert * w.up_stride;
     if constexpr (C::kScaleBytes > 0) {
       const int scaled = min(ahead_row * kRows + lane % kRows, rows - 1);
-      const std::byte* gate_scales = scales_of_row<kFormat>(w.gate, scaled) + expert * w.gate_scales_stride;
-      const std::byte* up_scales = scales_of_row<kFormat>(w.up, scaled) + expert * w.up_scales_stride;
-      from.scales = (lane < kRows ? gate_scales : up_scales) + warp * C::kScaleBytes;
+      const std::int64_t scales_at = scales_of_row<kFormat>(w.gate, scaled) - w.gate.scales + warp * C::kScaleBytes;
+      const std::byte* gate_scales = w.gate.scales + expert * w.gate_scales_stride;
+      const std::byte* up_scales = w.up.scales + expert * w.up_scales_stride;
+      from.scales = (lane < kRows ? gate_scales : up_scales) + scales_at;
     }
+    make_now(from.low), make_now(from.high), make_now(from.scales);  // not once more for each of the first fetches
+  };
+  const auto move_on = [&] {  // behind a tile's last chunk
+    if (ahead_left > 0 || --left <= 0) return;
+    ahead_left = own_chunks;
+    if (++ahead_row == row_tiles) ahead_row = 0, ++ahead;
+    aim(shared.list.tiles[ahead].expert);
   };
   const auto fetch = [&] {
     if (ahead_left > 0) {
       ring.fetch(from, kWarps);
-      if (--ahead_left == 0 && --left > 0) {
-        ahead_left = own_chunks;
-        if (++ahead_row == row_tiles) ahead_row = 0, ++ahead;
-        aim();
-      }
+      --ahead_left;
+      move_on();
     }
     commit_copies();
   };
-  if (left > 0) aim();
+  int begun = 0;
+  if (left > 0) {
+    aim(tile.expert);
+    begun = ring.template start<kWarps>(from, own_chunks);
+    ahead_left -= begun;
+    move_on();
+  }
 #pragma unroll 1
-  for (int i = 0; i < kDepth; ++i) fetch();
+  for (; begun < kDepth; ++begun) fetch();
 
   // What is needed later than the first weights. Factors and tokens are read behind the barriers of the loop.
-  ExpertTile tile = shared.list.tiles[0];
   const bool has_tokens = slots.begin != nullptr && x_rows > 1;
   int token = has_tokens ? 0 : tile.first + g;
   if (has_tokens) {
