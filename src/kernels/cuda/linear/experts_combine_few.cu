@@ -6,6 +6,7 @@
 #include "kernels/cuda/linear/expert_list.cuh"
 #include "kernels/cuda/linear/few_rows.cuh"
 #include "kernels/cuda/linear/gated.h"
+#include "kernels/cuda/linear/line_ring.cuh"
 #include "kernels/cuda/linear/linear.h"
 #include "kernels/cuda/linear/weight_ring.cuh"
 
@@ -93,6 +94,36 @@ struct Combined {
 // Where the slots' columns are rounded: by each lane where it needs them, or, of one token, once, behind Shared.
 enum class Rounding { by_lane, here };
 
+// Sixteen rows of an expert on their way: of one token, whose rows are whole lines, by lines.
+template <QuantFormat kFormat, Rounding kRounding>
+struct WeightsAhead {
+  using C = Chunk<kFormat>;
+  WeightRing<C, depth_of(kFormat)> ring;
+  RowPointers from{};
+  __device__ explicit WeightsAhead(Stage<C> (&stages)[depth_of(kFormat)]) : ring(stages) {}
+  __device__ void aim(const std::byte* data, std::uint32_t row_bytes, int first_row, int rows) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, row = first_row + lane / 4;
+    from.low = data + std::int64_t{static_cast<std::uint32_t>(min(row, rows - 1))} * row_bytes + lane % 4 * 16;
+    from.high = data + std::int64_t{static_cast<std::uint32_t>(min(row + 8, rows - 1))} * row_bytes + lane % 4 * 16;
+  }
+};
+template <QuantFormat kFormat>
+struct WeightsAhead<kFormat, Rounding::here> {
+  using C = Chunk<kFormat>;
+  LineRing<C, depth_of(kFormat) * C::kPlanes / 2> ring;
+  LinePointers from{};
+  __device__ explicit WeightsAhead(Stage<C> (&stages)[depth_of(kFormat)]) : ring(&stages) {}
+  __device__ void aim(const std::byte* data, std::uint32_t row_bytes, int first_row, int rows) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const auto row = static_cast<std::uint32_t>(min(first_row + j * 4 + lane / 8, rows - 1));
+      from.rows[j] = data + std::int64_t{row} * row_bytes + lane % 8 * 16;
+      make_now(from.rows[j]);
+    }
+  }
+};
+
 template <QuantFormat kFormat, QuantFormat kShared, Rounding kRounding>
 __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     experts_combine_kernel(const __grid_constant__ DeviceExperts experts, DeviceWeight shared_weight, Combined args) {
@@ -144,26 +175,28 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   __syncthreads();
 
   // The warp's expert tiles: warp, warp + kWarps, ...
-  WeightRing<C, kDepth> ring(shared.stages[warp]);
-  RowPointers from{};
-  int ahead = warp, ahead_left = warp < listed.y ? chunks : 0;
+  WeightsAhead<kFormat, kRounding> weights(shared.stages[warp]);
+  constexpr int kChunks = kHere ? 2 / C::kPlanes : 1, kFetches = kHere ? kDepth / kChunks : kDepth;  // chunks of a fetch
+  const int fetches = chunks / kChunks;
+  int ahead = warp, ahead_left = warp < listed.y ? fetches : 0;
   const auto aim = [&] {
     const std::int64_t expert = shared.list.tiles[ahead].expert;
-    const std::byte* data = experts.first.data + expert * experts.data_stride + t * 16;
-    from.low = data + own_rows[0] * experts.first.row_bytes;
-    from.high = data + own_rows[1] * experts.first.row_bytes;
-    if constexpr (C::kScaleBytes > 0)
-      from.scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
-    make_now(from.low), make_now(from.high), make_now(from.scales);  // not once more for each of the first fetches
+    const std::byte* const data = experts.first.data + expert * experts.data_stride;
+    weights.aim(data, static_cast<std::uint32_t>(experts.first.row_bytes), first_row, rows);
+    if constexpr (C::kScaleBytes > 0) {
+      const std::byte*& scales = weights.from.scales;
+      scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
+      if (kHere) make_now(scales);  // not once more for each of the first fetches
+    }
   };
-  const auto move_on = [&] {  // behind a tile's last chunk
+  const auto move_on = [&] {  // behind a tile's last fetch
     if (ahead_left > 0) return;
     ahead += kWarps;
-    if (ahead < listed.y) ahead_left = chunks, aim();
+    if (ahead < listed.y) ahead_left = fetches, aim();
   };
   const auto fetch = [&] {
     if (ahead_left > 0) {
-      ring.fetch(from, 1);
+      weights.ring.fetch(weights.from, 1);
       --ahead_left;
       move_on();
     }
@@ -172,12 +205,12 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   int begun = 0;
   if (ahead_left > 0) {
     aim();
-    begun = ring.template start<1>(from, chunks);
+    begun = weights.ring.template start<1>(weights.from, fetches);
     ahead_left -= begun;
     move_on();
   }
 #pragma unroll 1
-  for (; begun < kDepth; ++begun) fetch();
+  for (; begun < kFetches; ++begun) fetch();
 
   // What is needed later than the first weights.
   if (thread < slots) shared.weights[thread] = weight, shared.slot_of[thread] = slot_of;
@@ -231,6 +264,7 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
 #pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
       uint4 columns[C::kUnits];
+      const bool begins = chunk % kChunks == 0, ends = chunk % kChunks == kChunks - 1;  // what was fetched at once
       if constexpr (kHere) {
 #pragma unroll
         for (int unit = 0; unit < C::kUnits; ++unit) columns[unit] = own_here[C::column(unit, 0) / 8];
@@ -238,14 +272,23 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
       } else {
         load_rounded<C>(own, chunk, t, columns);
       }
-      wait_for_copies<kDepth - 1>();
-      __syncwarp();
+      if (begins) {
+        wait_for_copies<kFetches - 1>();
+        __syncwarp();
+      }
       C now[2];
-      ring.take(now, shared.scale_pairs);
+      if constexpr (kHere) {
+        weights.ring.take(chunk % kChunks, now, shared.scale_pairs);
+      } else {
+        weights.ring.take(now, shared.scale_pairs);
+      }
 #pragma unroll
       for (int half = 0; half < 2; ++half) bad[half] |= now[half].is_bad();
-      __syncwarp();  // all lanes have read what the next copy overwrites
-      fetch();
+      if (ends) {
+        if constexpr (kHere) weights.ring.next();
+        __syncwarp();  // all lanes have read what the next copy overwrites
+        fetch();
+      }
       multiply_chunk<C>(now, columns, sums);
     }
     spoil_bad_rows(bad, sums);
@@ -322,7 +365,8 @@ void run_experts_combine_few(const ExpertsCombineArgs& args, Lane& lane) {
                           .top_k = static_cast<int>(args.weights.dim(1))};
   for_formats(args.experts.front().format, args.shared.format, [&]<QuantFormat kFormat, QuantFormat kShared>() {
     const std::int64_t here = args.x.shape.elements() * 2;
-    if (args.weights.dim(0) == 1 && args.x.dim(0) == args.weights.dim(1) && here <= kMostHereBytes)
+    const bool whole_lines = kFormat != QuantFormat::nvfp4 || args.experts.front().cols % 256 == 0;
+    if (args.weights.dim(0) == 1 && args.x.dim(0) == args.weights.dim(1) && here <= kMostHereBytes && whole_lines)
       return launch_combine<kFormat, kShared, Rounding::here>(args, combined, here, lane);
     launch_combine<kFormat, kShared, Rounding::by_lane>(args, combined, 0, lane);
   });
