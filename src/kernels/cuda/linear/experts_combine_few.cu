@@ -16,7 +16,7 @@ namespace {
 constexpr int kWarps = 8, kThreads = kWarps * 32;
 constexpr int kRows = 16;  // a block
 constexpr int kMostSlots = 64;
-constexpr int kMostPieces = 16;  // of eight columns, a chunk
+constexpr int kMostPieces = 16;                   // of eight columns, a chunk
 constexpr std::int64_t kMostHereBytes = 8 << 10;  // of one token's slots, rounded: with more, fewer blocks would fit
 
 constexpr int depth_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 4 : 3; }

@@ -84,7 +84,7 @@ struct Ring<kFormat, Pieces::chunks> : WeightRing<Chunk<kFormat>, depth_of(kForm
   using Base = WeightRing<C, depth_of(kFormat)>;
   using Pointers = RowPointers;
   static constexpr int kDepth = depth_of(kFormat), kChunks = 1;
-  __device__ explicit Ring(void* memory) : Base(*static_cast<Stage<C>(*)[kDepth]>(memory)) {}
+  __device__ explicit Ring(void* memory) : Base(*static_cast<Stage<C> (*)[kDepth]>(memory)) {}
   __device__ static void aim(Pointers& at, const std::byte* gate, const std::byte* up, std::uint32_t row_bytes, int first_row, int rows,
                              int piece) {
     const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -84,8 +84,8 @@ __device__ std::uint32_t take_best(int top_k, std::uint32_t (&order)[kOwn]) {
   return take_in_turn(top_k, order);
 }
 
-// A lane has the experts [lane * kOwn, lane * kOwn + kOwn); `order` is 0 where there is none. Gives which of them are chosen, as bits, and in
-// `before` how many of lower lanes are.
+// A lane has the experts [lane * kOwn, lane * kOwn + kOwn); `order` is 0 where there is none. Gives which of them are chosen, as bits, and
+// in `before` how many of lower lanes are.
 template <int kOwn>
 __device__ std::uint32_t choose(const Routing& args, std::int64_t token, const float (&p)[kOwn], std::uint32_t (&order)[kOwn],
                                 Chosen& chosen, int& before) {
