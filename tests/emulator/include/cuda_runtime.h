@@ -70,6 +70,8 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(std::uint64_t{a} * b >> 32); }
+inline float __saturatef(float x) { return x > 0 ? x < 1 ? x : 1.0f : 0.0f; }  // of NaN 0
 inline int __ffs(int bits) { return bits == 0 ? 0 : std::countr_zero(static_cast<unsigned>(bits)) + 1; }
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned pick) {
   const std::uint64_t bytes = std::uint64_t{high} << 32 | low;

@@ -36,10 +36,10 @@ __device__ void round_parts(float low, float high, std::uint32_t& first, std::ui
   second = round_pair(low - bf16_to_float(first & 0xffffu), high - __uint_as_float(first & 0xffff0000u));
 }
 
-// Keys g, g + 8, g + 16 and g + 24 of the 32 from `first` on, which lie in one page.
-__device__ void load_keys(const DeviceCache& keys, std::int64_t token, int first, int end, uint4 (&to)[4][4]) {
+// Keys g, g + 8, g + 16 and g + 24 of the 32 from `first` on, which lie in one page, there from `at` on.
+__device__ void load_keys(const DeviceCache& keys, const std::byte* at, int first, int end, uint4 (&to)[4][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
-  const std::byte* row = cache_row(keys, token, first) + g * keys.row_bytes + t * 16;
+  const std::byte* row = at + g * keys.row_bytes + t * 16;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
 #pragma unroll
@@ -113,12 +113,20 @@ __global__ void __launch_bounds__(kThreads, 4) index_scores_split_kernel(const _
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, pieces = args.heads * kPieces;
   float4 query[kAhead][2];  // on its way before it is known where the token stands
   load_query(args, token, thread, pieces, query);
-  const int context = args.keys.positions[token] + 1, block_first = static_cast<int>(blockIdx.x) * args.block_keys;
+  const int block_first = static_cast<int>(blockIdx.x) * args.block_keys;
+  int first = block_first + thread / 32 * kWarpKeys;
+  // Where there are few keys their page too is asked for at once: beyond the token's position it is any number, and not used.
+  const bool early = !kCounts && first < args.keys.table_width * kPageTokens;
+  const std::int64_t page = early ? args.keys.table[token * args.keys.table_width + first / kPageTokens] : 0;
+  const int context = args.keys.positions[token] + 1;
   if (context <= selecting.top_k || block_first >= context) return;
   const int end = min(block_first + args.block_keys, context);
-  int first = block_first + thread / 32 * kWarpKeys;
   uint4 keys[4][4];
-  if (first < end) load_keys(args.keys, token, first, end, keys);
+  if (first < end) {
+    const std::byte* const at = early ? args.keys.base + page * args.keys.page_bytes + first % kPageTokens * args.keys.row_bytes
+                                      : cache_row(args.keys, token, first);
+    load_keys(args.keys, at, first, end, keys);
+  }
   for (int begin = thread; begin < pieces; begin += kAhead * kThreads) {
     if (begin != thread) load_query(args, token, begin, pieces, query);
 #pragma unroll
@@ -154,7 +162,7 @@ __global__ void __launch_bounds__(kThreads, 4) index_scores_split_kernel(const _
       if constexpr (kCounts) atomicAdd(&histogram[order >> kFirstShift], 1);
     }
     first += kStepKeys;
-    if (first < end) load_keys(args.keys, token, first, end, keys);
+    if (first < end) load_keys(args.keys, cache_row(args.keys, token, first), first, end, keys);
   }
   let_next_begin();
   if constexpr (kCounts) {

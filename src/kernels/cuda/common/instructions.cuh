@@ -134,5 +134,6 @@ __device__ inline uint4 load_of_others(const uint4* from) {
 __device__ __forceinline__ void make_now(float& value) { asm volatile("" : "+f"(value)); }
 __device__ __forceinline__ void make_now(std::uint32_t& value) { asm volatile("" : "+r"(value)); }
 __device__ __forceinline__ void make_now(int& value) { asm volatile("" : "+r"(value)); }
+__device__ __forceinline__ void make_now(const std::byte*& pointer) { asm volatile("" : "+l"(pointer)); }
 
 }  // namespace reckoner::cuda

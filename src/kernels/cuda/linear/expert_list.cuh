@@ -6,6 +6,21 @@
 
 namespace reckoner::cuda {
 
+// A divisor that is known before a launch: a division is two products. The first quotient is right or one too small.
+struct Divisor {
+  std::uint32_t by, factor;
+  __device__ int divide(int value) const {
+    const auto all = static_cast<std::uint32_t>(value);
+    const std::uint32_t quotient = __umulhi(all, factor);
+    return static_cast<int>(quotient + (all - quotient * by >= by ? 1 : 0));
+  }
+  __device__ int divide_up(int value) const { return divide(value + static_cast<int>(by) - 1); }
+};
+inline Divisor divisor(std::int64_t by) {
+  const auto narrow = static_cast<std::uint32_t>(by);
+  return {.by = narrow, .factor = 0xffffffffu / narrow};
+}
+
 template <int kThreads, int kMost>
 struct ExpertList {
   ExpertTile tiles[kMost];
@@ -47,6 +62,25 @@ __device__ int2 list_expert_tiles(const std::int32_t* begin, int experts, int si
         list.tiles[before - wanted.x] = {.expert = e, .first = slot, .count = min(size, next - slot)};
       }
     }
+  }
+  return wanted;
+}
+
+// The same where each slot is a tile, which it is where there is one token: nothing need be counted. `meanwhile()` is called once the
+// experts are asked for.
+template <int kThreads, int kMost, class Range, class Meanwhile>
+__device__ int2 list_slots(const std::int32_t* begin, int experts, ExpertList<kThreads, kMost>& list, const Range& range,
+                           const Meanwhile& meanwhile) {
+  const int thread = static_cast<int>(threadIdx.x);
+  int from = thread < experts ? begin[thread] : 0, to = thread < experts ? begin[thread + 1] : 0;
+  const int all = begin[experts];
+  __syncwarp();  // what others wait for is asked for first
+  meanwhile();
+  const int2 wanted = range(all);
+  for (int e = thread; e < experts; e += kThreads) {
+    if (e != thread) from = begin[e], to = begin[e + 1];
+    for (int slot = max(from, wanted.x); slot < min(to, min(wanted.y, wanted.x + kMost)); ++slot)
+      list.tiles[slot - wanted.x] = {.expert = e, .first = slot, .count = 1};
   }
   return wanted;
 }

@@ -1,12 +1,14 @@
 // experts_combine in `fast` for up to eight tokens, in one launch: a block has sixteen rows of all experts that have slots, its warps an
 // expert after the other, and then adds up what each token chose. The shared expert's weights are known, so they are asked for before the
-// kernel ahead has ended; its columns are spread over the warps.
+// kernel ahead has ended; its columns are spread over the warps. Of one token each warp rounds its slot's columns once, while weights come.
 #include "kernels/cuda/common/instructions.cuh"
 #include "kernels/cuda/common/launch.cuh"
 #include "kernels/cuda/linear/expert_list.cuh"
 #include "kernels/cuda/linear/few_rows.cuh"
 #include "kernels/cuda/linear/gated.h"
+#include "kernels/cuda/linear/line_ring.cuh"
 #include "kernels/cuda/linear/linear.h"
+#include "kernels/cuda/linear/weight_ring.cuh"
 
 namespace reckoner::cuda {
 namespace {
@@ -14,6 +16,8 @@ namespace {
 constexpr int kWarps = 8, kThreads = kWarps * 32;
 constexpr int kRows = 16;  // a block
 constexpr int kMostSlots = 64;
+constexpr int kMostPieces = 16;                   // of eight columns, a chunk
+constexpr std::int64_t kMostHereBytes = 8 << 10;  // of one token's slots, rounded: with more, fewer blocks would fit
 
 constexpr int depth_of(QuantFormat format) { return format == QuantFormat::nvfp4 ? 4 : 3; }
 
@@ -26,25 +30,24 @@ struct Shared {
   float weights[kMostSlots];
   int slot_of[kMostSlots];
   std::uint32_t scale_pairs[256];
+  uint4 zeros[kMostPieces];  // a chunk of the tokens that are not there
+  uint4 shared_pieces[kWarps][kMostPieces];
   ExpertList<kThreads, kMostSlots> list;
 };
 
 // A lane's columns of its token, rounded: zeros without one.
 template <class C>
-struct Columns {
-  uint4 pieces[C::kUnits];
-  __device__ void load(const float* x, int chunk, int t) {
+__device__ __forceinline__ void load_rounded(const float* x, int chunk, int t, uint4 (&pieces)[C::kUnits]) {
 #pragma unroll
-    for (int unit = 0; unit < C::kUnits; ++unit) {
-      float4 low = make_float4(0, 0, 0, 0), high = low;
-      if (x != nullptr) {
-        const auto* at = reinterpret_cast<const float4*>(x + chunk * C::kColumns + C::column(unit, t));
-        low = at[0], high = at[1];
-      }
-      pieces[unit] = round_piece<C>(low, high);
+  for (int unit = 0; unit < C::kUnits; ++unit) {
+    float4 low = make_float4(0, 0, 0, 0), high = low;
+    if (x != nullptr) {
+      const auto* at = reinterpret_cast<const float4*>(x + chunk * C::kColumns + C::column(unit, t));
+      low = at[0], high = at[1];
     }
+    pieces[unit] = round_piece<C>(low, high);
   }
-};
+}
 
 // The shared expert's chunk of sixteen rows, straight into registers.
 template <QuantFormat kFormat>
@@ -88,7 +91,40 @@ struct Combined {
   int tokens, top_k;
 };
 
-template <QuantFormat kFormat, QuantFormat kShared>
+// Where the slots' columns are rounded: by each lane where it needs them, or, of one token, once, behind Shared.
+enum class Rounding { by_lane, here };
+
+// Sixteen rows of an expert on their way: of one token, whose rows are whole lines, by lines.
+template <QuantFormat kFormat, Rounding kRounding>
+struct WeightsAhead {
+  using C = Chunk<kFormat>;
+  WeightRing<C, depth_of(kFormat)> ring;
+  RowPointers from{};
+  __device__ explicit WeightsAhead(Stage<C> (&stages)[depth_of(kFormat)]) : ring(stages) {}
+  __device__ void aim(const std::byte* data, std::uint32_t row_bytes, int first_row, int rows) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, row = first_row + lane / 4;
+    from.low = data + std::int64_t{static_cast<std::uint32_t>(min(row, rows - 1))} * row_bytes + lane % 4 * 16;
+    from.high = data + std::int64_t{static_cast<std::uint32_t>(min(row + 8, rows - 1))} * row_bytes + lane % 4 * 16;
+  }
+};
+template <QuantFormat kFormat>
+struct WeightsAhead<kFormat, Rounding::here> {
+  using C = Chunk<kFormat>;
+  LineRing<C, depth_of(kFormat) * C::kPlanes / 2> ring;
+  LinePointers from{};
+  __device__ explicit WeightsAhead(Stage<C> (&stages)[depth_of(kFormat)]) : ring(&stages) {}
+  __device__ void aim(const std::byte* data, std::uint32_t row_bytes, int first_row, int rows) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const auto row = static_cast<std::uint32_t>(min(first_row + j * 4 + lane / 8, rows - 1));
+      from.rows[j] = data + std::int64_t{row} * row_bytes + lane % 8 * 16;
+      make_now(from.rows[j]);
+    }
+  }
+};
+
+template <QuantFormat kFormat, QuantFormat kShared, Rounding kRounding>
 __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     experts_combine_kernel(const __grid_constant__ DeviceExperts experts, DeviceWeight shared_weight, Combined args) {
   using C = Chunk<kFormat>;
@@ -106,83 +142,160 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
   if (warp < shared_chunks) shared_chunk.load(shared_weight, own_rows, warp, t);
   if constexpr (kFormat == QuantFormat::nvfp4 || kShared == QuantFormat::nvfp4)
     shared.scale_pairs[thread] = Chunk<QuantFormat::nvfp4>::scale_pair(thread);
+  constexpr bool kHere = kRounding == Rounding::here;
+  if (kHere && thread < kMostPieces) shared.zeros[thread] = make_uint4(0, 0, 0, 0);
   wait_for_previous();
-  const int slots = args.tokens * args.top_k;
-  if (thread < slots) shared.weights[thread] = args.weights[thread], shared.slot_of[thread] = args.slot_of[thread];
-  const int2 listed = list_expert_tiles<kThreads>(args.begin, experts.count, kTokens, shared.list,
-                                                  [](int all) { return make_int2(0, min(all, kMostSlots)); });
+  const int slots = args.tokens * args.top_k, pieces = cols / 8;
+  const float* const own_shared = g < args.tokens ? args.shared_x + g * shared_cols : nullptr;
+  float weight = 0;
+  int slot_of = 0;
+  float4 piece[2], shared_piece[2];  // of the warp's first slot, and of the shared expert's columns in the warp's first chunk
+  auto* const here = reinterpret_cast<uint4*>(memory + sizeof(shared));
+  const auto load_shared = [&](int chunk) {
+    if (lane >= S::kColumns / 8) return;
+    const auto* from = reinterpret_cast<const float4*>(args.shared_x + chunk * S::kColumns) + 2 * lane;
+    shared_piece[0] = from[0], shared_piece[1] = from[1];
+  };
+  const auto meanwhile = [&] {
+    if (kHere && warp < slots && lane < pieces) {
+      const auto* from = reinterpret_cast<const float4*>(args.x) + 2 * (warp * pieces + lane);
+      piece[0] = from[0], piece[1] = from[1];
+    }
+    if (kHere && warp < shared_chunks) load_shared(warp);
+    if (thread < slots) weight = args.weights[thread], slot_of = args.slot_of[thread];
+  };
+  const auto range = [](int all) { return make_int2(0, min(all, kMostSlots)); };
+  int2 listed;
+  if constexpr (kHere) {
+    listed = list_slots<kThreads>(args.begin, experts.count, shared.list, range, meanwhile);
+  } else {
+    meanwhile();
+    listed = list_expert_tiles<kThreads>(args.begin, experts.count, kTokens, shared.list, range);
+  }
   __syncthreads();
 
   // The warp's expert tiles: warp, warp + kWarps, ...
-  const std::byte *low = nullptr, *high = nullptr, *scales = nullptr;
-  int ahead = warp, ahead_chunk = 0, ahead_slot = 0;
+  WeightsAhead<kFormat, kRounding> weights(shared.stages[warp]);
+  constexpr int kChunks = kHere ? 2 / C::kPlanes : 1, kFetches = kHere ? kDepth / kChunks : kDepth;  // chunks of a fetch
+  const int fetches = chunks / kChunks;
+  int ahead = warp, ahead_left = warp < listed.y ? fetches : 0;
   const auto aim = [&] {
-    const int expert = shared.list.tiles[ahead].expert;
-    const std::byte* data = experts.first.data + expert * experts.data_stride + t * 16;
-    low = data + own_rows[0] * experts.first.row_bytes;
-    high = data + own_rows[1] * experts.first.row_bytes;
-    if constexpr (C::kScaleBytes > 0)
+    const std::int64_t expert = shared.list.tiles[ahead].expert;
+    const std::byte* const data = experts.first.data + expert * experts.data_stride;
+    weights.aim(data, static_cast<std::uint32_t>(experts.first.row_bytes), first_row, rows);
+    if constexpr (C::kScaleBytes > 0) {
+      const std::byte*& scales = weights.from.scales;
       scales = scales_of_row<kFormat>(experts.first, min(first_row + lane % kRows, rows - 1)) + expert * experts.scales_stride;
+      if (kHere) make_now(scales);  // not once more for each of the first fetches
+    }
+  };
+  const auto move_on = [&] {  // behind a tile's last fetch
+    if (ahead_left > 0) return;
+    ahead += kWarps;
+    if (ahead < listed.y) ahead_left = fetches, aim();
   };
   const auto fetch = [&] {
-    if (ahead < listed.y) {
-      fetch_rows(shared.stages[warp][ahead_slot], low, high, scales, ahead_chunk);
-      ahead_slot = ahead_slot == kDepth - 1 ? 0 : ahead_slot + 1;
-      if (++ahead_chunk == chunks) {
-        ahead_chunk = 0;
-        ahead += kWarps;
-        if (ahead < listed.y) aim();
-      }
+    if (ahead_left > 0) {
+      weights.ring.fetch(weights.from, 1);
+      --ahead_left;
+      move_on();
     }
     commit_copies();
   };
-  if (ahead < listed.y) aim();
-#pragma unroll
-  for (int i = 0; i < kDepth; ++i) fetch();
+  int begun = 0;
+  if (ahead_left > 0) {
+    aim();
+    begun = weights.ring.template start<1>(weights.from, fetches);
+    ahead_left -= begun;
+    move_on();
+  }
+#pragma unroll 1
+  for (; begun < kFetches; ++begun) fetch();
 
+  // What is needed later than the first weights.
+  if (thread < slots) shared.weights[thread] = weight, shared.slot_of[thread] = slot_of;
   {
-    const float* const own = g < args.tokens ? args.shared_x + g * shared_cols : nullptr;
     float sums[4] = {};
     bool bad[2] = {};
     for (int chunk = warp; chunk < shared_chunks; chunk += kWarps) {
-      Columns<S> columns;
-      columns.load(own, chunk, t);
       if (chunk != warp) shared_chunk.load(shared_weight, own_rows, chunk, t);
+      uint4 columns[S::kUnits];
+      if constexpr (kHere) {
+        if (chunk != warp) load_shared(chunk);
+        __syncwarp();  // the last chunk's have been read
+        if (lane < S::kColumns / 8) shared.shared_pieces[warp][lane] = round_piece<S>(shared_piece[0], shared_piece[1]);
+        __syncwarp();
+        const uint4* own = g == 0 ? shared.shared_pieces[warp] + S::column(0, t) / 8 : shared.zeros;
+#pragma unroll
+        for (int unit = 0; unit < S::kUnits; ++unit) columns[unit] = own[S::column(unit, 0) / 8];
+      } else {
+        load_rounded<S>(own_shared, chunk, t, columns);
+      }
       shared_chunk.take_scales(shared.scale_pairs);
 #pragma unroll
       for (int half = 0; half < 2; ++half) bad[half] |= shared_chunk.rows[half].is_bad();
-      multiply_chunk<S>(shared_chunk.rows, columns.pieces, sums);
+      multiply_chunk<S>(shared_chunk.rows, columns, sums);
     }
     spoil_bad_rows(bad, sums);
 #pragma unroll
     for (int i = 0; i < 4; ++i) shared.shared_sums[warp][t * 2 + i % 2][i / 2 * 8 + g] = sums[i];
   }
+  if constexpr (kHere) {
+    for (int row = warp; row < slots; row += kWarps) {
+      for (int at = lane; at < pieces; at += 32) {
+        const auto* x = reinterpret_cast<const float4*>(args.x) + 2 * (row * pieces + at);
+        if (row != warp || at != lane) piece[0] = x[0], piece[1] = x[1];
+        here[row * pieces + at] = round_piece<C>(piece[0], piece[1]);
+      }
+    }
+    __syncwarp();
+  }
 
-  int slot = 0;
   for (int index = warp; index < listed.y; index += kWarps) {
     const ExpertTile tile = shared.list.tiles[index];
-    const float* const own = g < tile.count ? args.x + std::int64_t{tile.first + g} * cols : nullptr;
+    const bool there = g < tile.count;
+    const float* const own = there ? args.x + std::int64_t{tile.first + g} * cols : nullptr;
+    const uint4* own_here = there ? here + tile.first * pieces + C::column(0, t) / 8 : shared.zeros;
+    const int step = there ? C::kColumns / 8 : 0;
+    float factor = C::kFactor * experts.scale[tile.expert];
+    make_now(factor);  // read now: that takes long
     float sums[4] = {};
     bool bad[2] = {};
+#pragma unroll 1
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      Columns<C> columns;
-      columns.load(own, chunk, t);
-      wait_for_copies<kDepth - 1>();
-      __syncwarp();
-      const Stage<C>& stage = shared.stages[warp][slot];
-      slot = slot == kDepth - 1 ? 0 : slot + 1;
+      uint4 columns[C::kUnits];
+      const bool begins = chunk % kChunks == 0, ends = chunk % kChunks == kChunks - 1;  // what was fetched at once
+      if constexpr (kHere) {
+#pragma unroll
+        for (int unit = 0; unit < C::kUnits; ++unit) columns[unit] = own_here[C::column(unit, 0) / 8];
+        own_here += step;
+      } else {
+        load_rounded<C>(own, chunk, t, columns);
+      }
+      if (begins) {
+        wait_for_copies<kFetches - 1>();
+        __syncwarp();
+      }
       C now[2];
-      take_rows(stage, shared.scale_pairs, now, bad);
-      __syncwarp();  // all lanes have read what the next copy overwrites
-      fetch();
-      multiply_chunk<C>(now, columns.pieces, sums);
+      if constexpr (kHere) {
+        weights.ring.take(chunk % kChunks, now, shared.scale_pairs);
+      } else {
+        weights.ring.take(now, shared.scale_pairs);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) bad[half] |= now[half].is_bad();
+      if (ends) {
+        if constexpr (kHere) weights.ring.next();
+        __syncwarp();  // all lanes have read what the next copy overwrites
+        fetch();
+      }
+      multiply_chunk<C>(now, columns, sums);
     }
     spoil_bad_rows(bad, sums);
-    float factors[2];
+    float factors[2] = {factor, factor};
+    if constexpr (kFormat == QuantFormat::fp8_channel) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      factors[half] = C::kFactor * experts.scale[tile.expert];
-      if constexpr (kFormat == QuantFormat::fp8_channel)
+      for (int half = 0; half < 2; ++half)
         factors[half] *= float_at(scales_of_row<kFormat>(experts.first, own_rows[half]) + tile.expert * experts.scales_stride);
     }
 #pragma unroll
@@ -204,6 +317,15 @@ __global__ void __launch_bounds__(kThreads, (least_blocks<kFormat>()))
     sum += shared.weights[choice] * shared.results[shared.slot_of[choice]][row];
   }
   args.y[std::int64_t{token} * rows + first_row + row] = sum;
+}
+
+template <QuantFormat kFormat, QuantFormat kShared, Rounding kRounding>
+void launch_combine(const ExpertsCombineArgs& args, const Combined& combined, std::int64_t here_bytes, Lane& lane) {
+  constexpr std::int64_t kBytes = sizeof(Shared<kFormat>);
+  static_assert(kBytes + kMostHereBytes <= kPortableSharedBytes);
+  allow_shared(experts_combine_kernel<kFormat, kShared, kRounding>, kBytes + here_bytes);
+  launch(experts_combine_kernel<kFormat, kShared, kRounding>, blocks_for(args.shared.rows, kRows), kThreads, kBytes + here_bytes,
+         stream_of(lane), device_experts(args.experts), device_weight(args.shared), combined);
 }
 
 // The shared expert is of the experts' format, or was left as it was.
@@ -228,7 +350,7 @@ bool fits_experts_combine_few(const ExpertsCombineArgs& args) {
 
 std::int64_t experts_combine_shared_bytes(QuantFormat format) {
   std::int64_t bytes = 0;
-  for_chunk_format(format, [&]<QuantFormat kFormat>() { bytes = sizeof(Shared<kFormat>); });
+  for_chunk_format(format, [&]<QuantFormat kFormat>() { bytes = sizeof(Shared<kFormat>) + kMostHereBytes; });
   return bytes;
 }
 
@@ -242,10 +364,11 @@ void run_experts_combine_few(const ExpertsCombineArgs& args, Lane& lane) {
                           .tokens = static_cast<int>(args.weights.dim(0)),
                           .top_k = static_cast<int>(args.weights.dim(1))};
   for_formats(args.experts.front().format, args.shared.format, [&]<QuantFormat kFormat, QuantFormat kShared>() {
-    static_assert(sizeof(Shared<kFormat>) <= kPortableSharedBytes);
-    allow_shared(experts_combine_kernel<kFormat, kShared>, sizeof(Shared<kFormat>));
-    launch(experts_combine_kernel<kFormat, kShared>, blocks_for(args.shared.rows, kRows), kThreads, sizeof(Shared<kFormat>),
-           stream_of(lane), device_experts(args.experts), device_weight(args.shared), combined);
+    const std::int64_t here = args.x.shape.elements() * 2;
+    const bool whole_lines = kFormat != QuantFormat::nvfp4 || args.experts.front().cols % 256 == 0;
+    if (args.weights.dim(0) == 1 && args.x.dim(0) == args.weights.dim(1) && here <= kMostHereBytes && whole_lines)
+      return launch_combine<kFormat, kShared, Rounding::here>(args, combined, here, lane);
+    launch_combine<kFormat, kShared, Rounding::by_lane>(args, combined, 0, lane);
   });
 }
 

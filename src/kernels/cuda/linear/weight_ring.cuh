@@ -36,6 +36,31 @@ class WeightRing {
     put_ = put_ == (kDepth - 1) * kStageBytes ? 0 : put_ + kStageBytes;
   }
 
+  // The first fetches, of min(count, kDepth) chunks `kStep` apart, each with its commit_copies(); returns how many. Nothing but constants
+  // differs between them, so that they are under way at once.
+  template <int kStep>
+  __device__ int start(RowPointers& at, int count) {
+    const std::uint32_t to = to_ + lane_ * 16, scales_to = to_ + kScalesAt + lane_ * C::kScaleBytes;
+#pragma unroll
+    for (int i = 0; i < kDepth; ++i) {
+      if (i >= count) break;
+#pragma unroll
+      for (int plane = 0; plane < C::kPlanes; ++plane) {
+        copy_async_to(to + i * kStageBytes + plane * kPlaneBytes, at.low + (i * kStep * C::kPlanes + plane) * 64);
+        copy_async_to(to + i * kStageBytes + plane * kPlaneBytes + kPlaneBytes / 2, at.high + (i * kStep * C::kPlanes + plane) * 64);
+      }
+      if constexpr (C::kScaleBytes > 0) {
+        if (lane_ < 16) copy_few_async_to<C::kScaleBytes>(scales_to + i * kStageBytes, at.scales + i * kStep * C::kScaleBytes);
+      }
+      commit_copies();
+    }
+    const int begun = count < kDepth ? count : kDepth;
+    at.low += begun * (kStep * C::kPlanes * 64), at.high += begun * (kStep * C::kPlanes * 64);
+    if constexpr (C::kScaleBytes > 0) at.scales += begun * (kStep * C::kScaleBytes);
+    put_ = begun == kDepth ? 0 : begun * kStageBytes;
+    return begun;
+  }
+
   // The oldest chunk, once it is there: whoever calls has waited for the copies, and the warp meets before it fetches again.
   __device__ void take(C (&now)[2], const std::uint32_t* scale_pairs) {
     const unsigned char* const from = memory_ + get_;

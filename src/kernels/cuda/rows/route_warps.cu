@@ -33,18 +33,18 @@ __device__ std::uint32_t order_of(float choice) {
 
 struct Chosen {
   std::int32_t expert[kMostTopK];  // ascending
-  float p[kMostTopK];
+  alignas(16) float p[kMostTopK];
 };
 
 // Through double, so that exp is rounded as the reference's; then in float as there.
 __device__ float sigmoid(float logit) { return 1.0f / (1.0f + static_cast<float>(exp(-static_cast<double>(logit)))); }
 
-// A lane has the experts [lane * kOwn, lane * kOwn + kOwn); `order` is 0 where there is none.
+// The orders of a lane that are among the warp's best `top_k`, as bits: equal ones in turn, from the lowest lane on.
 template <int kOwn>
-__device__ void choose(const Routing& args, std::int64_t token, const float (&p)[kOwn], std::uint32_t (&order)[kOwn], Chosen& chosen) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, first = lane * kOwn;
+__device__ std::uint32_t take_in_turn(int top_k, std::uint32_t (&order)[kOwn]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   std::uint32_t taken = 0;
-  for (int k = 0; k < args.top_k; ++k) {
+  for (int k = 0; k < top_k; ++k) {
     std::uint32_t largest = 0;
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) largest = max(largest, order[i]);
@@ -60,24 +60,61 @@ __device__ void choose(const Routing& args, std::int64_t token, const float (&p)
       found = true;
     }
   }
-  // How many of the chosen come before the lane's.
-  int before = 0;
+  return taken;
+}
+
+// The same, faster where they differ, which is nearly always: all that are equal go at once, and then they are counted.
+template <int kOwn>
+__device__ std::uint32_t take_best(int top_k, std::uint32_t (&order)[kOwn]) {
+  std::uint32_t rest[kOwn], best = 0, taken = 0;
 #pragma unroll
-  for (int i = 0; i < kOwn; ++i) before += __popc(__ballot_sync(kAllLanes, (taken >> i & 1u) != 0) & ((1u << lane) - 1u));
+  for (int i = 0; i < kOwn; ++i) rest[i] = order[i];
+#pragma unroll 1
+  for (int k = 0; k < top_k; ++k) {
+    std::uint32_t largest = 0;
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) largest = max(largest, rest[i]);
+    best = __reduce_max_sync(kAllLanes, largest);
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) rest[i] = rest[i] == best ? 0 : rest[i];
+  }
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) taken |= order[i] >= best ? 1u << i : 0;
+  if (best != 0 && static_cast<int>(__reduce_add_sync(kAllLanes, static_cast<unsigned>(__popc(taken)))) == top_k) return taken;
+  return take_in_turn(top_k, order);
+}
+
+// A lane has the experts [lane * kOwn, lane * kOwn + kOwn); `order` is 0 where there is none. Gives which of them are chosen, as bits, and
+// in `before` how many of lower lanes are.
+template <int kOwn>
+__device__ std::uint32_t choose(const Routing& args, std::int64_t token, const float (&p)[kOwn], std::uint32_t (&order)[kOwn],
+                                Chosen& chosen, int& before) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, first = lane * kOwn;
+  const std::uint32_t taken = take_best(args.top_k, order);
+  before = 0;
+#pragma unroll
+  for (int bit = 0; 1 << bit <= kOwn; ++bit)
+    before += __popc(__ballot_sync(kAllLanes, (__popc(taken) >> bit & 1) != 0) & ((1u << lane) - 1u)) << bit;
 #pragma unroll
   for (int i = 0; i < kOwn; ++i) {
-    if ((taken >> i & 1u) == 0) continue;
-    chosen.expert[before] = first + i;
-    chosen.p[before++] = p[i];
+    const int place = before + __popc(taken & ((1u << i) - 1u));
+    if ((taken >> i & 1u) != 0) chosen.expert[place] = first + i, chosen.p[place] = p[i];
   }
   __syncwarp();
   float sum = 1e-20f;
-  for (int k = 0; k < args.top_k; ++k) sum += chosen.p[k];
+  for (int k = 0; k < args.top_k; k += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(&chosen.p[k]);
+    sum += four.x;
+    if (k + 1 < args.top_k) sum += four.y;
+    if (k + 2 < args.top_k) sum += four.z;
+    if (k + 3 < args.top_k) sum += four.w;
+  }
   const float factor = args.normalise ? args.scale / sum : args.scale;
   for (int k = lane; k < args.top_k; k += 32) {
     args.weights[token * args.top_k + k] = chosen.p[k] * factor;
     if (args.chosen != nullptr) args.chosen[token * args.top_k + k] = chosen.expert[k];
   }
+  return taken;
 }
 
 struct Slots {
@@ -85,6 +122,18 @@ struct Slots {
   std::int32_t* slot_of;  // [tokens, top_k]
   std::int32_t* tokens;   // [tokens * top_k]
 };
+
+// Of one token each choice is a slot, in order.
+template <int kOwn>
+__device__ void number_choices(const Routing& args, std::uint32_t taken, int before, const Slots& slots) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, first = lane * kOwn;
+  if (lane < args.top_k) slots.slot_of[lane] = lane, slots.tokens[lane] = 0;
+#pragma unroll
+  for (int i = 0; i < kOwn; ++i) {
+    if (first + i < args.experts) slots.begin[first + i] = before + __popc(taken & ((1u << i) - 1u));
+  }
+  if (lane == 0) slots.begin[args.experts] = args.top_k;
+}
 
 // All threads make the orders of all experts, a warp chooses for a token, and then each thread finds where its expert's slots begin and
 // where its choices go.
@@ -99,9 +148,9 @@ __global__ void __launch_bounds__(kFewThreads) route_few_kernel(Routing args, Sl
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, threads = static_cast<int>(blockDim.x);
   const int tokens = static_cast<int>(args.tokens), choices = tokens * args.top_k, quads = (choices + 3) / 4;
   for (int i = thread; i < tokens * args.experts; i += threads) {
-    const float p = sigmoid(args.logits[i]);
+    const float bias = args.bias[i < args.experts ? i : i % args.experts], p = sigmoid(args.logits[i]);
     values[i] = p;
-    orders[i] = order_of(p + args.bias[i % args.experts]);
+    orders[i] = order_of(p + bias);
   }
   if (thread < 4) one[max(quads * 4 - 4, 0) + thread] = 1 << 30;  // behind the last choice
   __syncthreads();
@@ -115,9 +164,12 @@ __global__ void __launch_bounds__(kFewThreads) route_few_kernel(Routing args, Sl
       p[i] = there ? values[warp * args.experts + first + i] : 0.0f;
       order[i] = there ? orders[warp * args.experts + first + i] : 0;
     }
-    choose<kOwn>(args, warp, p, order, chosen[warp]);
+    int before;
+    const std::uint32_t taken = choose<kOwn>(args, warp, p, order, chosen[warp], before);
+    if (tokens == 1) return number_choices<kOwn>(args, taken, before, slots);
     for (int k = lane; k < args.top_k; k += 32) one[warp * args.top_k + k] = chosen[warp].expert[k];
   }
+  if (tokens == 1) return;
   __syncthreads();
   for (int i = thread; i < choices; i += threads) {
     const int expert = one[i];
@@ -155,7 +207,8 @@ __global__ void __launch_bounds__(kWarps * 32) choose_kernel(Routing args) {
     p[i] = sigmoid(p[i]);
     order[i] = first + i < args.experts ? order_of(p[i] + args.bias[first + i]) : 0;
   }
-  choose<kOwn>(args, token, p, order, chosen[warp]);
+  int before;
+  choose<kOwn>(args, token, p, order, chosen[warp], before);
 }
 
 bool fits_warps(const RouteArgs& args) {
