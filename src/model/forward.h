@@ -82,7 +82,7 @@ struct Forward {
 
   std::int64_t tokens() const { return batch.tokens.dim(0); }
   // Whether ops that are several others in one go are worth calling, where they are served: reading weights is what takes long.
-  static constexpr std::int64_t kFewTokens = 64;
+  static constexpr std::int64_t kFewTokens = 128;
   bool is_few() const { return tokens() <= kFewTokens; }
   // y = x w^T in new scratch memory: [rows of x, w.rows]
   Tensor linear(const Tensor& x, const Weight& w);

@@ -106,7 +106,7 @@ TEST(GatedExperts, MatchesReferenceOnManyExperts) {
   for_each_kernel<GatedExpertsArgs>([](const Kernel<GatedExpertsArgs>& kernel, const Key& key) {
     if (key.format != QuantFormat::nvfp4 && key.format != QuantFormat::bf16) return;
     Random random(34);
-    for (const std::int64_t tokens : {1, 64}) {
+    for (const std::int64_t tokens : {1, 128}) {
       const GatedExpertsCase c(key.format, 300, tokens, 8, 66, 256, some_choice(0, 300, 37), random);
       expect_matches_reference(kernel, c.args(key.precision), [](const GatedExpertsArgs& args) { return gated_bounds(args); });
     }
@@ -126,6 +126,16 @@ TEST(ExpertsCombine, MatchesReference) {
       expect_matches_reference(kernel, c.args(key.precision), [](const ExpertsCombineArgs& args) { return combine_bounds(args); });
       EXPECT_TRUE(c.y.untouched_around());
     }
+  });
+}
+
+TEST(ExpertsCombine, MatchesReferenceOnManyTokens) {
+  for_each_kernel<ExpertsCombineArgs>([](const Kernel<ExpertsCombineArgs>& kernel, const Key& key) {
+    if (key.format != QuantFormat::nvfp4 && key.format != QuantFormat::bf16) return;
+    Random random(36);
+    const ExpertsCombineCase c(key.format, 40, 128, 8, 35, 256, QuantFormat::bf16, 256, some_choice(0, 40, 7), random);
+    expect_matches_reference(kernel, c.args(key.precision), [](const ExpertsCombineArgs& args) { return combine_bounds(args); });
+    EXPECT_TRUE(c.y.untouched_around());
   });
 }
 

@@ -61,10 +61,6 @@ TEST(Faults, CoverTheVocabulary) {
 
 class OpFault : public testing::TestWithParam<FaultCase> {
  protected:
-  // A prompt of so many tokens, or as many as the op is called for.
-  static std::int64_t at_most(std::int64_t tokens) {
-    return GetParam().op == "linear_group" ? std::min(tokens, LinearGroupArgs::kFewTokens) : tokens;
-  }
   // Traces a prompt of `tokens` tokens in one step, the call of the case being spoilt in every step.
   TraceReport traced(std::int64_t tokens, Spoil how, TraceWishes wishes) {
     const Catalogue faulty = with_faulty(cpu_catalogue(), GetParam().op, how);
@@ -94,8 +90,10 @@ class OpFault : public testing::TestWithParam<FaultCase> {
   const TraceFolder folder;
 };
 
+constexpr std::int64_t kTokens = 13;
+
 TEST_P(OpFault, ANaNIsTracedToItsCallAndReplayNamesTheKernel) {
-  const TraceReport report = traced(at_most(13), Spoil::nan, {});
+  const TraceReport report = traced(kTokens, Spoil::nan, {});
   // Writes no floats: a selection that is one short is found by checking calls, below.
   if (GetParam().op == "index_select") {
     EXPECT_FALSE(report.origin.has_value());
@@ -113,7 +111,7 @@ TEST_P(OpFault, ANaNIsTracedToItsCallAndReplayNamesTheKernel) {
   if (by_slot) {
     EXPECT_GE(origin.expert, 0);
   } else {
-    EXPECT_EQ(origin.position, at_most(13) - 1) << "the last row was spoilt: " << origin.sentence();
+    EXPECT_EQ(origin.position, kTokens - 1) << "the last row was spoilt: " << origin.sentence();
   }
   ASSERT_NE(origin.bundle, "") << origin.bundle_error;
   expect_replay_blames(origin.bundle, Spoil::nan);
@@ -121,7 +119,7 @@ TEST_P(OpFault, ANaNIsTracedToItsCallAndReplayNamesTheKernel) {
 
 TEST_P(OpFault, AWrongButFiniteValueIsFoundByCheckingEachCall) {
   // More tokens than are selected (16): the indexer has something to do.
-  const TraceReport report = traced(at_most(21), Spoil::off, {.check_ops = Wish::yes});
+  const TraceReport report = traced(21, Spoil::off, {.check_ops = Wish::yes});
   EXPECT_FALSE(report.origin.has_value());
   ASSERT_TRUE(report.wrong.has_value());
   EXPECT_EQ(report.wrong->call.text(), GetParam().place) << report.wrong->sentence();
