@@ -68,6 +68,12 @@ float exp_of_negative(float x) {
   return std::bit_cast<float>(bits & (size - kMost) >> 31);
 }
 
+double sum_of(const auto& blocks) {
+  double sum = 0;
+  for (const auto& block : blocks) sum += block.sum;
+  return sum;
+}
+
 void hide_all_but(std::span<const std::uint32_t> allowed, std::span<float> logits) {
   for (std::size_t word = 0; word * 32 < logits.size(); ++word) {
     if (allowed[word] == 0xffffffffu) continue;
@@ -216,8 +222,7 @@ std::int32_t Sampler::draw_of_all(double uniform) const {
 
 // At least those that top_k and top_p will keep: of a peaked distribution a few of the most probable are enough.
 void Sampler::collect(std::span<const float> logits, const SamplingParams& p) {
-  double total = 0;
-  for (const Block& block : blocks_) total += block.sum;
+  const double total = sum_of(blocks_);
   for (float least = 0x1p-6f;; least = least > 0x1p-60f ? least * 0x1p-6f : std::numeric_limits<float>::denorm_min()) {
     candidates_.clear();
     double kept = 0;
@@ -244,7 +249,7 @@ void Sampler::cut(const SamplingParams& p) {
     }
     for (const Candidate& candidate : candidates_) total += candidate.weight;
   } else {
-    for (const Block& block : blocks_) total += block.sum;
+    total = sum_of(blocks_);
   }
   if (p.top_p == 1) return;
   // A heap gives them up in order and most are never reached: sorting a whole vocabulary takes many times as long.
